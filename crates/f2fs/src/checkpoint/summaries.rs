@@ -200,11 +200,36 @@ fn read_one_by_one(device: &dyn BlockDevice, geometry: &Geometry, segment: Segme
 
 #[cfg(test)]
 mod tests {
-    use basalt_device::MemoryDevice;
+    use basalt_device::{FaultyDevice, MemoryDevice, RequestKind};
 
     use super::*;
     use crate::checkpoint::choose::choose_pack;
     use crate::format::{FormatOptions, format};
+
+    /// A node log in slack was writing when the power went, and its page cannot be read. Nothing durable is there.
+    #[test]
+    fn a_node_log_in_slack_is_read_around_what_cannot_be() {
+        let device = FaultyDevice::new(MemoryDevice::new(80 << 20, 512));
+        format(&device, &FormatOptions::default(), &mut |_, _| ()).unwrap();
+        let geometry = Geometry::read(&device).unwrap().0;
+        let mut pack = choose_pack(&device, &geometry).unwrap().0;
+        pack.raw.ckpt_flags.set((pack.raw.flags() - CheckpointFlags::UMOUNT).bits());
+        let log = SegmentKind::HotNode;
+        let (segment, offset, _) = log_position(&pack, log);
+        let place = |offset| (u64::from(geometry.in_segment(segment, offset)) * BLOCK_SIZE as u64, BLOCK_SIZE as u64);
+        let (bad, length) = place(offset + 3);
+        device.fail_when(move |request| {
+            let is_met = request.offset < bad + length && request.offset + request.length > bad;
+            (request.kind == RequestKind::Read && is_met).then_some(std::io::ErrorKind::InvalidData)
+        });
+        let read = |pack: &Pack| read_node_summaries(&device, pack, &geometry);
+        let before = read(&pack).unwrap();
+        pack.raw.alloc_type[log.index()] = 1;
+        let summaries = read(&pack).unwrap();
+        assert_eq!(summaries.len(), 3);
+        let owners = |summaries: &[Box<RawSummaryBlock>]| summaries[0].entries[..offset as usize].to_vec();
+        assert!(offset > 0 && owners(&summaries) == owners(&before));
+    }
 
     #[test]
     fn journals_are_read_where_compact_summaries_take_two_blocks() {

@@ -8,13 +8,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::live::{is_set, place};
 use super::{SegmentState, SegmentTable, split};
 use crate::{BLOCKS_PER_SEGMENT, MainBlock, Section, Segment};
-
-/// The bit of a block in its word: the most significant is that of the first block, as in the map of live blocks.
-const fn bit(offset: u32) -> u64 {
-    1 << (63 - offset % 64)
-}
 
 /// Sets of blocks, by segment. Only ever asked about single segments, or taken as a whole: the order of hashing is no matter.
 #[derive(Default)]
@@ -26,7 +22,7 @@ struct BlockSets {
 impl BlockSets {
     fn contains(&self, block: MainBlock) -> bool {
         let (segment, offset) = split(block);
-        self.sets.get(&segment).is_some_and(|(_, words)| words[offset as usize / 64] & (bit(offset)) != 0)
+        self.sets.get(&segment).is_some_and(|(_, words)| is_set(words, offset))
     }
 
     fn words(&self, segment: Segment) -> [u64; 8] {
@@ -40,7 +36,8 @@ impl BlockSets {
     fn insert(&mut self, block: MainBlock) -> bool {
         let (segment, offset) = split(block);
         let (count, words) = self.sets.entry(segment).or_insert_with(|| (0, Box::new([0; 8])));
-        let (word, bit) = (&mut words[offset as usize / 64], bit(offset));
+        let (at, bit) = place(offset);
+        let word = &mut words[at];
         let is_new = *word & bit == 0;
         *word |= bit;
         *count += u16::from(is_new);
@@ -51,7 +48,8 @@ impl BlockSets {
     fn remove(&mut self, block: MainBlock) -> bool {
         let (segment, offset) = split(block);
         let Some((count, words)) = self.sets.get_mut(&segment) else { return false };
-        let (word, bit) = (&mut words[offset as usize / 64], bit(offset));
+        let (at, bit) = place(offset);
+        let word = &mut words[at];
         if *word & bit == 0 {
             return false;
         }
@@ -66,8 +64,7 @@ impl BlockSets {
 
     fn offsets(&self, segment: Segment) -> impl Iterator<Item = u32> + '_ {
         let words = self.sets.get(&segment).map(|(_, words)| words);
-        (0..BLOCKS_PER_SEGMENT)
-            .filter(move |&offset| words.is_some_and(|words| words[offset as usize / 64] & (bit(offset)) != 0))
+        (0..BLOCKS_PER_SEGMENT).filter(move |&offset| words.is_some_and(|words| is_set(words, offset)))
     }
 
     fn clear(&mut self) {

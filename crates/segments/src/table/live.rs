@@ -30,10 +30,7 @@ impl LiveMap {
 
     pub(super) fn contains(&self, live: u16, offset: u32) -> bool {
         match &self.partly {
-            Some(words) => {
-                let (word, bit) = place(offset);
-                words[word] & bit != 0
-            }
+            Some(words) => is_set(words, offset),
             None => live == FULL,
         }
     }
@@ -152,7 +149,14 @@ impl LiveMap {
     }
 }
 
-fn place(offset: u32) -> (usize, u64) {
+/// Whether the bit of a block is set.
+pub(super) const fn is_set(words: &[u64; 8], offset: u32) -> bool {
+    let (word, bit) = place(offset);
+    words[word] & bit != 0
+}
+
+/// The word of a block, and its bit there: the most significant is that of the first block.
+pub(super) const fn place(offset: u32) -> (usize, u64) {
     ((offset / u64::BITS) as usize, 1 << (63 - offset % u64::BITS))
 }
 

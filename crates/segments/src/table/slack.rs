@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::live::is_set;
 use super::{SegmentState, SegmentTable};
 use crate::slack::runs;
 use crate::{BLOCKS_PER_SEGMENT, Section, Segment, SegmentKind};
@@ -43,7 +44,7 @@ impl Slack {
     /// Whether a block of the segment is one of its places.
     #[must_use]
     pub const fn has_place(&self, offset: u32) -> bool {
-        self.places[offset as usize / 64] & (1 << (63 - offset % 64)) != 0
+        is_set(&self.places, offset)
     }
 
     /// The offsets in the segment of its places, rising.

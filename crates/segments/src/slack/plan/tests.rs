@@ -1,4 +1,4 @@
-//! Plans by hand, and against every other that there is.
+//! Some plans are worked out by hand. Others are compared with every choice of islands that there is.
 #![allow(clippy::single_range_in_vec_init, reason = "lists of runs, some of one")]
 
 use super::*;
