@@ -10,7 +10,9 @@ use support::{Scratch, basalt, run};
 #[test]
 fn devices_are_listed_with_their_numbers() {
     let list = run("lab devices").ok();
-    for name in ["ssd-h", "ssd-m", "ssd-l", "hdd-m", "nvme", "sd-a", "sd-b", "sd-c", "emmc", "nand-slc", "onenand"] {
+    for name in
+        ["ssd-h", "ssd-m", "ssd-l", "hdd-m", "nvme", "sd-a", "sd-b", "sd-l", "sd-c", "emmc", "nand-slc", "onenand"]
+    {
         assert!(list.lines().any(|line| line.starts_with(&format!("{name} "))), "{name} is missing in\n{list}");
     }
     let line = list.lines().find(|line| line.starts_with("ssd-m ")).unwrap();

@@ -15,6 +15,7 @@ use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{Atime, Clock, Deltas, Error, F2fs, OpenOptions, Reclaim, SystemClock};
 use basalt_segments::cleaning::KeepFree;
 use basalt_segments::placement::Policy;
+use basalt_segments::slack::DeviceClass;
 use basalt_testkit::images::{TOOLS, fsck_f2fs};
 use basalt_testkit::skip::find_program;
 use basalt_vfs::{FileSystem, Time};
@@ -91,7 +92,7 @@ const SECTIONS: F2fsVolume = F2fsVolume {
 };
 
 /// The volumes there are. Tight ones leave the user a few segments: cleaning never stops there.
-pub const VOLUMES: [F2fsVolume; 39] = [
+pub const VOLUMES: [F2fsVolume; 43] = [
     ROOMY,
     TIGHT,
     TIGHTEST,
@@ -236,6 +237,10 @@ pub const VOLUMES: [F2fsVolume; 39] = [
         ..WIDE_JOURNAL
     },
     F2fsVolume { name: "sections-slack", reclaim: Reclaim::Slack, ..SECTIONS },
+    F2fsVolume { name: "tight-partial", reclaim: Reclaim::Partial, ..TIGHT },
+    F2fsVolume { name: "tightest-partial-journal", journal_bytes: 256 << 10, reclaim: Reclaim::Partial, ..TIGHTEST },
+    F2fsVolume { name: "wide-partial-journal", reclaim: Reclaim::Partial, ..WIDE_JOURNAL },
+    F2fsVolume { name: "sections-partial-journal", journal_bytes: 256 << 10, reclaim: Reclaim::Partial, ..SECTIONS },
 ];
 
 /// As [`VOLUMES`], with all kept free that the format reserves, so that cleaning begins earlier: for stories that were found where it did.
@@ -295,6 +300,8 @@ impl F2fsVolume {
             keep_free: self.keep_free,
             delta: self.delta,
             reclaim: self.reclaim,
+            // A device on which islands are worth a copy.
+            times: DeviceClass::Sd.device_times(),
             ..OpenOptions::default()
         };
         F2fs::open(device, options, clock).map_err(|error| format!("open: {error}"))

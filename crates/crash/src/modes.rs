@@ -354,13 +354,14 @@ fn long(engine: &F2fsVolume, rng: &mut Rng) -> (Flavour, Image) {
 }
 
 /// Volumes with a journal on which a checkpoint is hardly ever due.
-const WITH_ROOM: [&str; 6] = [
+const WITH_ROOM: [&str; 7] = [
     "wide-journal",
     "wide-eager-journal",
     "wide-delta-journal",
     "wide-eager-delta-journal",
     "wide-slack-journal",
     "wide-eager-slack-journal",
+    "wide-partial-journal",
 ];
 
 /// Volumes on which fsync writes deltas wherever it can.

@@ -5,6 +5,7 @@
 //! | `open` | opening and creating, and every reason why not, in words |
 //! | `lock` | keeping others off: flock, locks of what lies behind, exclusive claim, loop devices |
 //! | `behind` | the disk of a partition, the file of a loop device, and so on down |
+//! | `hardware` | whether a disk, a card or something else stores the bytes |
 //! | `in_use` | who has a file or device, for the message |
 //! | `reach` | which paths can be looked at without asking a FUSE server that may hang |
 //! | `transfer` | reading and writing all of a request |
@@ -15,6 +16,7 @@
 mod behind;
 mod direct;
 mod early;
+mod hardware;
 mod in_use;
 mod ioctl;
 mod lock;
@@ -35,6 +37,7 @@ use rustix::io::Errno;
 use crate::block::{BlockDevice, DeviceError, Result};
 use crate::range::{self, total_length};
 
+pub use hardware::Hardware;
 pub use in_use::{left_behind_by, mounted_over, process_state};
 pub use lock::Lock;
 pub use open::OpenOptions;
@@ -109,6 +112,11 @@ impl FileDevice {
     /// The path it was opened with.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What stores the bytes, as far as the kernel tells: of an image file, what its file system is on.
+    pub fn hardware(&self) -> Option<Hardware> {
+        Hardware::of(behind::Identity::of(&self.file.metadata().ok()?), &self.path)
     }
 
     /// Whether it is a block device, not an image file.

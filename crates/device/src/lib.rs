@@ -36,7 +36,7 @@ pub mod request;
 pub use block::{BlockDevice, DeviceError, Result};
 pub use compact::{CompactBlock, CompactDevice};
 pub use fault::FaultyDevice;
-pub use file::{FileDevice, Lock, OpenOptions};
+pub use file::{FileDevice, Hardware, Lock, OpenOptions};
 pub use layer::DeviceLayer;
 pub use loopdev::LoopDevice;
 pub use memory::{Counters, MemoryDevice};

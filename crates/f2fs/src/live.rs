@@ -66,6 +66,7 @@ fn counters(statistics: &Statistics) -> basalt_vfs::Counters {
             ("hotness/segments_recalled", hotness.segments_recalled),
             ("hotness/blocks", hotness.blocks),
             ("slack/blocks", written.slack_blocks),
+            ("slack/islands_copied", written.islands_copied),
         ]
         .into(),
     }

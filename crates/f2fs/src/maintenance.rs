@@ -64,7 +64,9 @@ impl F2fs {
             let due = match cause {
                 _ if force => true,
                 // Somebody else's may have freed them while this one waited for its turn.
-                CheckpointCause::Cleaning(_) => volume.cleaner.sections_to_be_freed(&volume.table) > 0,
+                CheckpointCause::Cleaning(_) => {
+                    volume.cleaner.sections_to_be_freed(&volume.table) > 0 || volume.slack_awaiting_commit() > 0
+                }
                 CheckpointCause::Memory => volume.holds_too_much_for_checkpoint(),
                 _ => volume.checkpoint.has_changes() || unmount && volume.was_unclean(),
             };

@@ -90,6 +90,8 @@ pub enum Mutant {
     ToldSizeNotRecovered,
     /// Slack: a dead block that the last checkpoint or an fsync needs is written again.
     NeededIsSlack,
+    /// Partial garbage collection: what was copied out of the way is written over before a commit tells where it went.
+    IslandsNotCommitted,
     /// Slack: what waited to be written to a place, and died, lands on what was written there since.
     PendingOverSlack,
     /// Slack: a seal lists what died in a place that is written again.
@@ -122,7 +124,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 56] = [
+    pub const ALL: [Mutant; 57] = [
         Mutant::SegmentReusedEarly,
         Mutant::VictimFreedEarly,
         Mutant::MovedBlockForgotten,
@@ -165,6 +167,7 @@ impl Mutant {
         Mutant::DeltaTargetsNotKept,
         Mutant::ToldSizeNotRecovered,
         Mutant::NeededIsSlack,
+        Mutant::IslandsNotCommitted,
         Mutant::PendingOverSlack,
         Mutant::SealListsSlack,
         Mutant::SlackOwnersForgotten,

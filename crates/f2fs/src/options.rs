@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use basalt_segments::cleaning::KeepFree;
 use basalt_segments::placement::{self, PlacementOptions};
+use basalt_segments::slack::{DeviceClass, DeviceTimes};
 use basalt_segments::{CostBenefit, Greedy, Touches, VictimPolicy};
 
 /// When reading a file changes its access time.
@@ -71,11 +72,15 @@ pub enum Reclaim {
     /// In the slack of segments that are in use, as F2FS in Linux does (slack space recycling, SSR): nothing is copied, and writes are
     /// scattered. The log of the roll-forward chain always goes on in a free segment. Cleaning begins where there is no slack.
     Slack,
+    /// As [`Slack`](Reclaim::Slack), but the live blocks that split the holes of a segment are copied out first, where the device's
+    /// [times](OpenOptions::times) say that this pays (partial garbage collection). A commit of the cleaning journal, or a checkpoint, comes
+    /// before their places are written.
+    Partial,
 }
 
 impl Reclaim {
     /// All of them.
-    pub const ALL: [Reclaim; 2] = [Reclaim::Clean, Reclaim::Slack];
+    pub const ALL: [Reclaim; 3] = [Reclaim::Clean, Reclaim::Slack, Reclaim::Partial];
 
     /// The one of this name.
     #[must_use]
@@ -89,6 +94,7 @@ impl Reclaim {
         match self {
             Reclaim::Clean => "clean",
             Reclaim::Slack => "slack",
+            Reclaim::Partial => "partial",
         }
     }
 }
@@ -131,6 +137,8 @@ pub struct OpenOptions {
     pub keep_free: KeepFree,
     /// Where logs go on when free segments run short.
     pub reclaim: Reclaim,
+    /// How long the device takes for runs of blocks: what [`Reclaim::Partial`] plans by.
+    pub times: DeviceTimes,
     /// How cleaning reads what it moves.
     pub victim_reads: VictimReads,
     /// How long nothing must have happened for the volume to count as idle.
@@ -166,6 +174,7 @@ impl Default for OpenOptions {
             sections_per_commit: None,
             keep_free: KeepFree::Adaptive,
             reclaim: Reclaim::Clean,
+            times: DeviceClass::default().device_times(),
             victim_reads: VictimReads::Runs,
             // As Linux's F2FS (`DEF_IDLE_INTERVAL`).
             idle_after: Duration::from_secs(5),

@@ -6,10 +6,11 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use basalt_segments::cleaning::{Cleaner, Driven, Facts, Moved, PIECE, Want, make_room};
-use basalt_segments::{Quiet, SegmentTable};
+use basalt_segments::{Quiet, Segment, SegmentTable};
 
 use crate::error::{Error, Result};
 use crate::lock::{F2fs, note_failure};
+use crate::log::slack::SlackStep;
 use crate::options::Reclaim;
 use crate::statistics::{CheckpointCause, CleaningCause};
 use crate::submission::Submission;
@@ -27,22 +28,29 @@ impl F2fs {
     /// Before a change that writes about `weight` blocks: writes back when too much is dirty, cleans when free sections run short.
     pub(crate) fn make_room_for(&self, weight: u32) -> Result<()> {
         self.finish_flushed_commit()?;
-        self.prepare_slack()?;
+        self.prepare_slack(weight)?;
         if self.device.is_crowded() && self.is_writable() {
             self.noting_failure(Submission::submit_or_leave)?;
         }
         make_room(&mut Writer(self), weight)
     }
 
-    /// Reserves slack for the logs where it runs short, unless a checkpoint is under way.
-    fn prepare_slack(&self) -> Result<()> {
+    /// Keeps slack ready for the logs where free segments run short: a piece of that work.
+    fn prepare_slack(&self, weight: u32) -> Result<()> {
         if self.reclaim == Reclaim::Clean {
             return Ok(());
         }
-        let found = self.volume.lock().find_slack();
-        if found.iter().all(Vec::is_empty) {
-            return Ok(());
+        let step = self.volume.lock().next_slack_step(weight);
+        match step {
+            SlackStep::Wait => Ok(()),
+            SlackStep::HandOut(found) => self.publish_slack(found),
+            SlackStep::Copy(most) => self.copy_islands(most, CleaningCause::Foreground),
+            SlackStep::Commit { wait } => self.free_cleaned(CleaningCause::Foreground, wait),
         }
+    }
+
+    /// Hands out what is ready, and reserves the slack of these segments, of data and of nodes; unless a checkpoint is under way.
+    fn publish_slack(&self, found: [Vec<Segment>; 2]) -> Result<()> {
         let Some(_turn) = self.try_turn() else { return Ok(()) };
         // Whoever reads has found its blocks live, and is done once this is held.
         let _reuse = self.reuse.write();
@@ -50,7 +58,8 @@ impl F2fs {
         if !volume.is_writable() {
             return Ok(());
         }
-        let result = volume.reserve_slack(found, &Quiet::while_locked());
+        let times = volume.times_with_commit();
+        let result = volume.reserve_slack(found, &times, &Quiet::while_locked());
         note_failure(&mut volume, &result);
         result
     }
@@ -181,7 +190,7 @@ mod tests {
     use std::sync::Arc;
 
     use basalt_device::MemoryDevice;
-    use basalt_segments::{Durable, Segment, SegmentKind};
+    use basalt_segments::{Durable, SegmentKind};
 
     use super::*;
     use crate::clock::SystemClock;

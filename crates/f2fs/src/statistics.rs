@@ -92,6 +92,8 @@ pub struct Counters {
     pub journal_blocks: u64,
     /// Of the data and node blocks, those that went to slack.
     pub slack_blocks: u64,
+    /// Of the blocks copied by cleaning, those that split the slack of a segment.
+    pub islands_copied: u64,
 }
 
 impl Counters {
@@ -181,6 +183,11 @@ impl Record {
     /// A block got its place in slack.
     pub(crate) fn filled_slack(&mut self) {
         self.0.written.slack_blocks += 1;
+    }
+
+    /// So many blocks were copied out of the way, so that slack is in longer runs.
+    pub(crate) fn copied_islands(&mut self, blocks: u64) {
+        self.0.written.islands_copied += blocks;
     }
 
     /// A checkpoint is written for this cause.
@@ -291,7 +298,7 @@ impl Difference for CleaningStatistics {
 sum_and_difference! {
     Statistics { written, cleaning, checkpoints, hotness }
     HotnessStatistics { segments_recalled, blocks }
-    Counters { data_blocks, node_blocks, metadata_blocks, checkpoints, sections_cleaned, blocks_moved, journal_blocks, slack_blocks }
+    Counters { data_blocks, node_blocks, metadata_blocks, checkpoints, sections_cleaned, blocks_moved, journal_blocks, slack_blocks, islands_copied }
     CheckpointStatistics { open, fsync, sync, interval, memory, cleaning, trim, resize, close }
 }
 

@@ -27,7 +27,7 @@ use crate::log::tallies::Tallies;
 use crate::log::writer::BlockWriter;
 use crate::node::cache::{LeadPointers, NodeCache};
 use crate::node::nat::Nat;
-use crate::options::OpenOptions;
+use crate::options::{OpenOptions, Reclaim};
 use crate::statistics::Record;
 
 /// What a placement keeps of blocks may take one part in so many of what the cache may, besides.
@@ -150,6 +150,7 @@ impl Volume {
         Load {
             reserved_sections: self.sections_reserved(),
             keep_free: self.options.keep_free,
+            fills_slack: self.options.reclaim != Reclaim::Clean,
             dirty_nodes: self.nodes.dirty_count() as u64,
             dirty_pages: self.pages.dirty_pages() as u64,
             nodes_of_pages: self.pages.nodes_of_dirty() as u64,

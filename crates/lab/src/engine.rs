@@ -37,6 +37,8 @@ use basalt_flash::device::{
     CopyCost, DeviceModel, DeviceStatistics, LayerReport, Meter, ModelError, TimedDevice, VirtualClock,
 };
 use basalt_flash::ftl::{FtlStatistics, GeometryError, TranslationKind};
+use basalt_segments::BLOCKS_PER_SEGMENT;
+use basalt_segments::slack::DeviceTimes;
 use basalt_vfs::{Counters, Engine, FileSystem};
 use basalt_workloads::{
     Contents, Event, PageCache, PageCacheSettings, PageCacheStatistics, Runner, Settings, VfsFiles, Workload,
@@ -90,14 +92,16 @@ impl EngineSettings {
     /// A workload on a device, everything else as a mount has it.
     #[must_use]
     pub fn new(device: DeviceModel, workload: Settings) -> EngineSettings {
+        let device = Arc::new(device);
+        let options = OpenOptions { times: run_times(&device), ..OpenOptions::default() };
         EngineSettings {
-            device: Arc::new(device),
+            device,
             workload,
             segments_per_section: 1,
             overprovision_percent: None,
             journal_bytes: FormatOptions::default().journal_bytes,
             page_cache: None,
-            options: OpenOptions::default(),
+            options,
             think: Duration::ZERO,
             layers: Vec::new(),
             layers_filled_percent: 100,
@@ -348,4 +352,16 @@ pub fn block_times(device: &Arc<DeviceModel>) -> (f64, f64) {
     let sequential = meter.request(RequestKind::Write, LONG, LONG) as f64 / (LONG / BLOCK_SIZE as u64) as f64;
     let random = meter.request(RequestKind::Read, LONG * 64, BLOCK_SIZE as u64) as f64;
     (random, sequential)
+}
+
+/// How long a device takes for runs of blocks that have nothing to do with one another.
+#[must_use]
+pub fn run_times(device: &Arc<DeviceModel>) -> DeviceTimes {
+    // A device that was asked for nothing yet continues nothing.
+    let time = |kind, length| Meter::new(Arc::clone(device)).request(kind, 0, length);
+    let lengths = (0..=BLOCKS_PER_SEGMENT.ilog2()).map(|power| 1 << power);
+    let points = |kind| -> Vec<(u32, u64)> {
+        lengths.clone().map(|blocks| (blocks, time(kind, u64::from(blocks) * BLOCK_SIZE as u64))).collect()
+    };
+    DeviceTimes::new(&points(RequestKind::Write), &points(RequestKind::Read), time(RequestKind::Flush, 0))
 }

@@ -83,7 +83,7 @@ pub use main_block::MainBlock;
 pub use page_lists::{List, Lists};
 pub use placement::{BlockTraits, Placement, Reason, StaticPlacement};
 pub use segment::{Section, Segment, Segments};
-pub use table::{Durable, Held, MAX_SEGMENTS, Quiet, SegmentState, SegmentTable, Slack, SlackPlaces};
+pub use table::{Durable, Held, MAX_SEGMENTS, Promise, Quiet, SegmentState, SegmentTable, Slack, SlackPlaces};
 pub use temperature::{PageTemperatures, Touches};
 pub use victim::{CostBenefit, Greedy, Informed, SectionView, VictimPolicy};
 

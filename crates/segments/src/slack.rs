@@ -4,12 +4,18 @@
 //! |---|---|
 //! | `times` | [`DeviceTimes`]: how long the device takes for runs of blocks |
 //! | `plan` | [`SlackPlan`]: which live blocks are copied out of the way first |
+//! | `batch` | [`SlackBatch`]: copying them, step by step, and what one commit makes ready |
+//! | `classes` | [`DeviceClass`]: the times of usual devices |
 //!
 //! Which places may be written again, and who gets them, is the table's: [`SegmentTable::reserve_slack`](crate::SegmentTable::reserve_slack).
 
+mod batch;
+mod classes;
 mod plan;
 mod times;
 
-pub use plan::SlackPlan;
+pub use batch::SlackBatch;
+pub use classes::DeviceClass;
 pub(crate) use plan::runs;
+pub use plan::{SlackPlan, are_better_emptied};
 pub use times::{DeviceTimes, Point};

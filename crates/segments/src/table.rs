@@ -14,9 +14,10 @@ use crate::{BLOCKS_PER_SEGMENT, MainBlock, Section, Segment, SegmentKind, Segmen
 use durability::Durability;
 use index::LiveIndex;
 use live::LiveMap;
+pub(crate) use live::is_set;
 
 pub use release::{Durable, Held};
-pub use slack::{Quiet, Slack, SlackPlaces};
+pub use slack::{Promise, Quiet, Slack, SlackPlaces};
 
 /// The most segments a table takes: all whose blocks a [`MainBlock`] can number. Also F2FS's own limit (16 TiB).
 pub const MAX_SEGMENTS: u32 = 1 << 23;

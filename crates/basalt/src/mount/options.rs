@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use basalt_f2fs::{Atime, Deltas, OpenOptions, Reclaim};
 use basalt_segments::cleaning::KeepFree;
+use basalt_segments::slack::DeviceClass;
 use basalt_segments::{Touches, VictimPolicy};
 use tracing::level_filters::LevelFilter;
 
@@ -19,6 +20,8 @@ pub struct MountChoices {
     pub engine: OpenOptions,
     /// The victim policy that was asked for; by default what suits the placement.
     victim: Option<&'static dyn VictimPolicy>,
+    /// What the device is like; by default what the kernel says that it is.
+    pub profile: Option<DeviceClass>,
     /// Let other users in; by default what the rights of the caller suggest.
     pub allow_other: Option<bool>,
     /// Mount an image through a loop device; by default where that is possible.
@@ -50,6 +53,7 @@ impl Default for MountChoices {
         MountChoices {
             engine: OpenOptions::default(),
             victim: None,
+            profile: None,
             allow_other: None,
             through_loop: None,
             nosuid: false,
@@ -187,11 +191,27 @@ const KNOWN: &[Known] = &[
     ),
     with_value(
         "reclaim",
-        "clean|slack",
-        "where logs go on when free segments run short: in free ones that cleaning makes, or in dead blocks of others (clean)",
+        "clean|slack|partial",
+        "where logs go on when free segments run short: in free ones that cleaning makes, in dead blocks of others, or there after copying what \
+         splits them (clean)",
         |choices, value| {
             let known = || policies::expected(&Reclaim::ALL.map(Reclaim::name));
             choices.engine.reclaim = Reclaim::by_name(value).ok_or_else(known)?;
+            Ok(())
+        },
+    ),
+    with_value(
+        "profile",
+        "auto|ssd|emmc|sd|hdd",
+        "how long the device takes for runs of blocks, which `reclaim=partial` plans by: as the kernel says what it is, or as one of these (auto)",
+        |choices, value| {
+            choices.profile = match value {
+                "auto" => None,
+                class => Some(DeviceClass::by_name(class).ok_or_else(|| {
+                    let classes = DeviceClass::ALL.map(DeviceClass::name);
+                    policies::expected(&[&["auto"], &classes[..]].concat())
+                })?),
+            };
             Ok(())
         },
     ),
@@ -434,7 +454,7 @@ mod tests {
     #[test]
     fn options_are_read() {
         let choices =
-            parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug,record=a/b,nojournal,pre_invalid=16M,sections_per_commit=1,keep_free=reserve,delta=on,reclaim=slack").unwrap();
+            parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug,record=a/b,nojournal,pre_invalid=16M,sections_per_commit=1,keep_free=reserve,delta=on,reclaim=partial,profile=emmc").unwrap();
         assert!(!choices.engine.read_only);
         assert_eq!(choices.engine.atime, Atime::Noatime);
         assert_eq!(choices.engine.commit_interval, Duration::from_millis(500));
@@ -447,7 +467,7 @@ mod tests {
         assert_eq!(choices.engine.sections_per_commit, Some(1));
         assert_eq!(choices.engine.keep_free, KeepFree::Reserve);
         assert_eq!(choices.engine.delta, Deltas::On);
-        assert_eq!(choices.engine.reclaim, Reclaim::Slack);
+        assert_eq!((choices.engine.reclaim, choices.profile), (Reclaim::Partial, Some(DeviceClass::Emmc)));
         assert_eq!(choices.log, LevelFilter::DEBUG);
         assert_eq!(choices.record, Some("a/b".into()));
     }
@@ -498,7 +518,8 @@ mod tests {
             ("sections_per_commit=0", "1 or more"),
             ("keep_free=all", "adaptive or reserve"),
             ("delta=yes", "auto or on or off"),
-            ("reclaim=ssr", "clean or slack"),
+            ("reclaim=ssr", "clean or slack or partial"),
+            ("profile=floppy", "auto or ssd or emmc or sd or hdd"),
             (
                 "placement=x",
                 "static or run-length or page-cache or sfs or sfs-log or sfs-sepbit or sepbit or dac or mdc or hazard or auto",

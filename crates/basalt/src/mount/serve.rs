@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use basalt_device::{BlockDevice, FileDevice, Lock, LoopDevice, OpenOptions};
+use basalt_device::{BlockDevice, FileDevice, Hardware, Lock, LoopDevice, OpenOptions};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{Atime, F2fs, SystemClock};
 use basalt_fuse::{Losses, MountError, MountOptions, Session, SessionError, Unmounter};
+use basalt_segments::slack::DeviceClass;
 use basalt_vfs::{Engine, FileSystem, Live};
 use rustix::io::Errno;
 
@@ -52,22 +53,23 @@ impl Job {
 /// # Errors
 /// When the target cannot be opened or mounted; `ready` has not been called then. And when the volume could not be closed cleanly.
 pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
-    serve_with(job, |device| open_volume(job, device), ready)
+    serve_with(job, |device, class| open_volume(job, device, class), ready)
 }
 
-/// As [`serve`], with the engine that `open` opens on the target.
+/// As [`serve`], with the engine that `open` opens on the target; it is told what the device is like.
 ///
 /// # Errors
 /// As [`serve`]; those of `open` among them.
 pub fn serve_with(
     job: &Job,
-    open: impl FnOnce(Arc<dyn BlockDevice>) -> Result<Opened, Failure>,
+    open: impl FnOnce(Arc<dyn BlockDevice>, DeviceClass) -> Result<Opened, Failure>,
     ready: impl FnOnce(),
 ) -> Result<(), Failure> {
     // First: threads inherit it.
     basalt_fuse::protect_server();
     let device = Device::new(open_device(job)?, job.choices.record.as_deref())?;
-    let opened = open(device.block_device()).inspect_err(|_| device.abandon())?;
+    let class = job.choices.profile.unwrap_or_else(|| class_of(device.file()));
+    let opened = open(device.block_device(), class).inspect_err(|_| device.abandon())?;
     opened.warnings().iter().for_each(|warning| job.warn(&format!("{}: {warning}", job.target.display())));
     let mounted = mount(job, device.file(), &opened);
     let (fs, engine) = (opened.file_system(), opened.engine());
@@ -82,7 +84,7 @@ pub fn serve_with(
         }
     };
     let watcher = watch(&session.unmounter());
-    let counters = Arc::new(serve_counters(job, engine.clone(), &session.unmounter()));
+    let counters = Arc::new(serve_counters(job, engine.clone(), class, &session.unmounter()));
     let (recorded, served) = (device.clone(), Arc::clone(&counters));
     let finish = Box::new(move || {
         // Do not wait for the end of a mount that other programs use.
@@ -174,12 +176,23 @@ impl Opened {
     }
 }
 
-fn open_volume(job: &Job, device: Arc<dyn BlockDevice>) -> Result<Opened, Failure> {
+/// What a device is like, by what the kernel says that it is.
+fn class_of(device: &FileDevice) -> DeviceClass {
+    match device.hardware() {
+        Some(Hardware::Disk) => DeviceClass::Hdd,
+        Some(Hardware::SdCard) => DeviceClass::Sd,
+        Some(Hardware::Emmc) => DeviceClass::Emmc,
+        Some(Hardware::Solid) | None => DeviceClass::Ssd,
+    }
+}
+
+fn open_volume(job: &Job, device: Arc<dyn BlockDevice>, class: DeviceClass) -> Result<Opened, Failure> {
     let path = job.target.display();
-    let engine = &job.choices.engine;
-    match F2fs::open(device.clone(), engine.clone(), Arc::new(SystemClock)) {
+    let engine = basalt_f2fs::OpenOptions { times: class.device_times(), ..job.choices.engine.clone() };
+    let rescues = engine.rescue;
+    match F2fs::open(device.clone(), engine, Arc::new(SystemClock)) {
         Ok(fs) => Ok(Opened::Volume(Arc::new(fs))),
-        Err(error) if engine.rescue => {
+        Err(error) if rescues => {
             job.warn(&format!("{path}: {error}; rescue: searching the whole volume for files, which takes a while"));
             search(job, device)
         }
@@ -214,7 +227,7 @@ fn watch(unmounter: &Unmounter) -> Option<Watcher> {
 }
 
 /// Serves the counters of a mount. Where that is not possible, the mount goes on without.
-fn serve_counters(job: &Job, engine: Option<Arc<dyn Engine>>, unmounter: &Unmounter) -> Counters {
+fn serve_counters(job: &Job, engine: Option<Arc<dyn Engine>>, class: DeviceClass, unmounter: &Unmounter) -> Counters {
     let Some(engine) = engine else {
         tracing::info!("no live counters for `basalt stats`: a mount of rescued files has none");
         return Counters::none();
@@ -236,6 +249,7 @@ fn serve_counters(job: &Job, engine: Option<Arc<dyn Engine>>, unmounter: &Unmoun
         background_victim: job.choices.engine.background_victim.name().to_owned(),
         keep_free: job.choices.engine.keep_free.name().to_owned(),
         reclaim: job.choices.engine.reclaim.name().to_owned(),
+        profile: class.name().to_owned(),
     };
     Counters::serve(&engine, mount).unwrap_or_else(|error| {
         job.warn(&format!("no live counters for `basalt stats`: {error}"));

@@ -66,6 +66,9 @@ pub struct MountFacts {
     /// Where logs go on when free segments run short: `reclaim=`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reclaim: String,
+    /// What the device is like: `profile=`, or what the kernel says that it is.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub profile: String,
 }
 
 /// The volume that is mounted.
@@ -150,6 +153,7 @@ pub(super) mod tests {
             background_victim: "cost-benefit".into(),
             keep_free: "adaptive".into(),
             reclaim: "slack".into(),
+            profile: "sd".into(),
         };
         let volume = VolumeFacts { label: "photos\u{1b}".into(), uuid: "0000-1".into() };
         let mut live = Live::default();

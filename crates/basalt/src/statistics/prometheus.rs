@@ -36,6 +36,7 @@ fn about(document: &Document, text: &mut Exposition) {
         ("background_victim", &mount.background_victim),
         ("keep_free", &mount.keep_free),
         ("reclaim", &mount.reclaim),
+        ("profile", &mount.profile),
     ];
     text.sample(&labels, 1);
     text.single("basalt_uptime_seconds", Kind::Gauge, "Time since the volume was mounted.", mount.uptime_seconds);

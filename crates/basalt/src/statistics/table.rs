@@ -84,15 +84,16 @@ fn facts(document: &Document) -> Vec<String> {
     row("mount", format!("{}, for {}", mount.mount_point, time::duration(uptime)));
     row("device", format!("{} (number {}, served by process {})", mount.target, mount.device_number, mount.process));
     if !mount.placement.is_empty() {
-        let MountFacts { victim, background_victim, keep_free, reclaim, touches, .. } = mount;
+        let MountFacts { victim, background_victim, keep_free, reclaim, profile, touches, .. } = mount;
         let reclaim = if reclaim.is_empty() { String::new() } else { format!(", reclaim {reclaim}") };
+        let profile = if profile.is_empty() { String::new() } else { format!(", profile {profile}") };
         let groups = mount.groups.map(|groups| format!(" groups={groups}")).unwrap_or_default();
         let touches = if touches.is_empty() { String::new() } else { format!(" touches={touches}") };
         let placement = format!("{}{groups}{touches}", mount.placement);
         row(
             "policies",
             format!(
-                "placement {placement}, victim {victim}, while idle {background_victim}, keep_free {keep_free}{reclaim}"
+                "placement {placement}, victim {victim}, while idle {background_victim}, keep_free {keep_free}{reclaim}{profile}"
             ),
         );
     }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | here | moving live blocks: found by the segment's summary, verified against the node that should point to them |
 //! | `journaled` | what moves otherwise where a journal commits it |
+//! | `partial` | moving no more than what splits the slack of segments (partial garbage collection) |
 //! | `plan` | following the plan of cleaning, in the foreground and while idle |
 //! | `pace` | what the volume tells [`basalt_segments::cleaning`], which decides when, which and how much |
 //!
@@ -11,6 +12,7 @@
 
 mod journaled;
 mod pace;
+mod partial;
 mod plan;
 
 use zerocopy::FromBytes;
@@ -26,7 +28,7 @@ use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid, RawBlock};
 use crate::mutant::{self, Mutant};
 use crate::node::owner::not_owned;
 use crate::node::path::Slot;
-use crate::options::VictimReads;
+use crate::options::{Reclaim, VictimReads};
 use crate::statistics::CleaningCause;
 use crate::volume::Volume;
 
@@ -103,6 +105,8 @@ impl Volume {
     /// How far live blocks may be apart to be read in one request.
     fn read_gap(&self) -> u32 {
         match self.options.victim_reads {
+            // By the device's times, as the plan of what to copy is.
+            VictimReads::Runs if self.options.reclaim == Reclaim::Partial => self.options.times.read_gap(),
             VictimReads::Runs => GAP,
             VictimReads::Single => 0,
         }

@@ -44,24 +44,38 @@ impl F2fs {
 
     /// Goes on with the plan for up to `most` blocks of one segment, or to the end of the section under way; `None` if there is no plan.
     pub(crate) fn follow_plan(&self, cause: CleaningCause, most: u32) -> Result<Option<Moved>> {
+        self.move_what_is_read(
+            cause,
+            |volume| volume.next_to_move(most),
+            |volume, count| if volume.is_writable() { volume.follow_plan(cause, count) } else { Ok(None) },
+        )
+    }
+
+    /// Reads the blocks that `next` names, without the lock, and has `work` move them: it is told how many there are; one where there are
+    /// none, so that the section under way ends.
+    pub(super) fn move_what_is_read<T>(
+        &self,
+        cause: CleaningCause,
+        next: impl Fn(&Volume) -> Option<ToMove>,
+        work: impl FnOnce(&mut Volume, u32) -> Result<T>,
+    ) -> Result<T> {
         let start = self.with_volume(|volume| volume.clock.uptime());
-        let most = self.read_victim_ahead(most);
-        let moved = self.decide(|volume| if volume.is_writable() { volume.follow_plan(cause, most) } else { Ok(None) });
+        let count = self.read_victim_ahead(next);
+        let result = self.decide(|volume| work(volume, count));
         self.device.end_reading();
         let mut volume = self.volume.lock();
         let took = volume.clock.uptime().saturating_sub(start);
         volume.record.spent_copying(cause, took);
-        moved
+        result
     }
 
-    /// Reads what the plan moves next, without the lock: up to `most` blocks of one segment. Returns how many these are; one
-    /// where there are none, so that the section under way ends.
-    fn read_victim_ahead(&self, most: u32) -> u32 {
+    /// Reads what is moved next, without the lock. Returns how many blocks these are, or one.
+    fn read_victim_ahead(&self, next: impl Fn(&Volume) -> Option<ToMove>) -> u32 {
         // Nothing that is read may be reused meanwhile.
         let _reuse = self.reuse.read();
         let read = |with_summary: bool| {
             let volume = self.volume.lock();
-            let next = volume.next_to_move(most)?;
+            let next = next(&volume)?;
             let ranges = volume.ranges_to_move(&next, with_summary);
             let (ahead, is_partly_in_memory) =
                 (self.device.begin_reading(ranges), volume.moves_in_memory(next.segment));
@@ -78,10 +92,10 @@ impl F2fs {
     }
 }
 
-/// Blocks of a segment that the plan moves next.
-struct ToMove {
-    segment: Segment,
-    offsets: Vec<u32>,
+/// Blocks of a segment that are moved next, rising.
+pub(super) struct ToMove {
+    pub segment: Segment,
+    pub offsets: Vec<u32>,
 }
 
 impl Volume {
@@ -121,15 +135,21 @@ impl Volume {
 
     fn follow_plan(&mut self, cause: CleaningCause, most: u32) -> Result<Option<Moved>> {
         let Some((section, position)) = self.cleaner.current() else { return Ok(None) };
-        let before = self.record.statistics();
-        let part = self.clean_part(section, position, most, cause)?;
-        let copied = self.record.statistics().since(&before).cleaning.total();
-        self.journal.note_copied(copied.blocks_copied - copied.pre_invalid_copied, copied.pre_invalid_copied);
+        let part = self.counting_copies(|volume| volume.clean_part(section, position, most, cause))?;
         let ends_section = self.cleaner.advance(&self.table, part.moved, part.next);
         if ends_section {
             self.record.cleaned_section(cause);
         }
         Ok(Some(Moved { blocks: part.moved, ends_section }))
+    }
+
+    /// What this work copies is what the next commit tells of.
+    pub(super) fn counting_copies<T>(&mut self, work: impl FnOnce(&mut Volume) -> Result<T>) -> Result<T> {
+        let before = self.record.statistics();
+        let result = work(self)?;
+        let copied = self.record.statistics().since(&before).cleaning.total();
+        self.journal.note_copied(copied.blocks_copied - copied.pre_invalid_copied, copied.pre_invalid_copied);
+        Ok(result)
     }
 
     /// Plans foreground cleaning unless a plan exists; false if cleaning would gain nothing.

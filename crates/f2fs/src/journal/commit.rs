@@ -136,13 +136,15 @@ impl Volume {
         moves.left().for_each(|left| *leaving.entry(self.geometry.segment_of(left)).or_default() += 1);
         let is_unneeded = |segment| self.table.is_unneeded(segment, leaving.get(&segment).copied().unwrap_or(0));
         let freed_by_journal = self.table.sections_freed_by(is_unneeded);
+        let freed_by_checkpoint_alone = self.table.prefree_sections() - freed_by_journal;
         let free = self.table.free_segments() + freed_by_journal * self.geometry.segments_per_section;
         if free < self.recovery_segments(self.journal.notes()) {
             return None;
         }
+        let blocks = |sections: u32| u64::from(sections) * u64::from(self.table.section_blocks());
         let prospect = Prospect {
-            freed_by_journal,
-            freed_by_checkpoint_alone: self.table.prefree_sections() - freed_by_journal,
+            gained_by_journal: blocks(freed_by_journal) + self.slack_awaiting_commit(),
+            gained_by_checkpoint_alone: blocks(freed_by_checkpoint_alone),
             pre_invalid: self.table.pre_invalid_blocks(),
             checkpoint_price: self.checkpoint_price(),
         };
@@ -200,6 +202,7 @@ impl Volume {
     fn release_freed(&mut self, freed: &[Segment], durable: Durable) {
         self.table.release(freed, durable);
         self.forget_blocks_of(freed);
+        self.note_slack_committed();
         self.checkpoint.since_mut().forget_unsealed(|address| {
             let segment = self.geometry.segment_of(address);
             freed.binary_search(&segment).is_ok()

@@ -14,7 +14,7 @@ pub mod active;
 mod chain;
 pub(crate) mod logs;
 mod place;
-mod slack;
+pub(crate) mod slack;
 pub(crate) mod stock;
 pub(crate) mod tallies;
 pub mod writer;

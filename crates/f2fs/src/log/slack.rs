@@ -3,8 +3,12 @@
 //! It is handed out in two steps. At a moment when nobody reads dead blocks, nor writes them, and no checkpoint is under way, segments are
 //! [reserved](Volume::reserve_slack). A log that has filled its segment takes one later, at any moment. So no log waits for such a moment,
 //! and what dies in a segment after it was reserved is not written before the next.
+//!
+//! With [`Reclaim::Partial`] there is more to it. Segments whose holes are worth it are reserved first, as a [batch](SlackBatch); what splits
+//! the holes is copied (in `clean`); a commit makes its places free of need; and then they are handed out.
 
-use basalt_segments::{BLOCKS_PER_SEGMENT, LogId, MainBlock, Quiet, Segment, SegmentKind, Slack, SlackPlaces};
+use basalt_segments::slack::{DeviceTimes, SlackBatch, SlackPlan, are_better_emptied};
+use basalt_segments::{BLOCKS_PER_SEGMENT, LogId, MainBlock, Promise, Quiet, Segment, SegmentKind, Slack, SlackPlaces};
 use zerocopy::FromBytes;
 
 use crate::error::{Error, Result};
@@ -17,6 +21,19 @@ use crate::volume::Volume;
 /// Blocks of slack that a segment has at least: each costs a summary that is read and written.
 const LEAST: u32 = BLOCKS_PER_SEGMENT / 16;
 
+/// What keeps slack ready for the logs.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum SlackStep {
+    /// Nothing now.
+    Wait,
+    /// Reserving the slack of these segments, of data and of nodes, and handing out what is ready.
+    HandOut([Vec<Segment>; 2]),
+    /// Copying so many blocks out of the way.
+    Copy(u32),
+    /// A commit of what was copied; whether it is waited for.
+    Commit { wait: bool },
+}
+
 /// A segment in whose slack a log goes on.
 pub(super) struct InSlack {
     pub segment: Segment,
@@ -28,7 +45,7 @@ pub(super) struct InSlack {
 impl Volume {
     /// Whether logs may fill slack at all.
     pub(crate) fn fills_slack(&self) -> bool {
-        self.options.reclaim == Reclaim::Slack && self.is_writable()
+        self.options.reclaim != Reclaim::Clean && self.is_writable()
     }
 
     /// Whether they should now: free segments run short.
@@ -36,8 +53,50 @@ impl Volume {
         self.fills_slack() && self.cleaner.wants_slack(&self.table, &self.load())
     }
 
+    /// What comes next to keep slack ready, before a change of `weight` blocks.
+    pub(crate) fn next_slack_step(&mut self, weight: u32) -> SlackStep {
+        if !self.fills_slack() {
+            return SlackStep::Wait;
+        }
+        if let Some(batch) = &self.slack.batch {
+            return self.next_step_of(batch, weight);
+        }
+        let found = self.find_slack();
+        if found.iter().all(Vec::is_empty) { SlackStep::Wait } else { SlackStep::HandOut(found) }
+    }
+
+    fn next_step_of(&self, batch: &SlackBatch, weight: u32) -> SlackStep {
+        let is_waited_for = self.slack.runs_short();
+        if batch.is_ready(&self.table) || self.is_ready_too_early(batch) {
+            SlackStep::HandOut([Vec::new(), Vec::new()])
+        } else if batch.is_copied(&self.table) {
+            // Somebody's flush will come by, as long as nobody waits for it.
+            let is_under_way = self.journal.sections_committing().is_some();
+            if is_under_way && !is_waited_for { SlackStep::Wait } else { SlackStep::Commit { wait: is_waited_for } }
+        } else {
+            let load = self.load();
+            match batch.due(load.written, weight, is_waited_for) {
+                0 => SlackStep::Wait,
+                _ if !load.has_workspace(&self.table) => SlackStep::Wait,
+                due => SlackStep::Copy(due),
+            }
+        }
+    }
+
+    /// Blocks of slack that wait for a commit, and for nothing else.
+    pub(crate) fn slack_awaiting_commit(&self) -> u64 {
+        self.slack.batch.as_ref().map_or(0, |batch| batch.gain_of_commit(&self.table))
+    }
+
+    /// A commit, or a checkpoint, holds.
+    pub(crate) fn note_slack_committed(&mut self) {
+        if let Some(batch) = &mut self.slack.batch {
+            batch.note_commit(&self.table);
+        }
+    }
+
     /// The segments whose slack is to be reserved next, of data and of nodes: where it is wanted, and there is little.
-    pub(crate) fn find_slack(&mut self) -> [Vec<Segment>; 2] {
+    fn find_slack(&mut self) -> [Vec<Segment>; 2] {
         let written = *self.record.written();
         let missing = [false, true].map(|of_nodes| self.slack.missing(of_nodes, &written));
         if missing == [0, 0] || !self.wants_slack() {
@@ -55,13 +114,19 @@ impl Volume {
         found
     }
 
-    /// Reserves the slack of these segments, of data and of nodes, for the logs.
-    pub(crate) fn reserve_slack(&mut self, found: [Vec<Segment>; 2], quiet: &Quiet) -> Result<()> {
+    /// Reserves the slack of these segments, of data and of nodes, for the logs; planned by these times of the device.
+    pub(crate) fn reserve_slack(&mut self, found: [Vec<Segment>; 2], times: &DeviceTimes, quiet: &Quiet) -> Result<()> {
         // What waits in a log's run would land on what is written to the same place by another.
         if !mutant::active(Mutant::PendingOverSlack) {
             self.writer.write_all(&*self.device)?;
         }
         self.slack.retain(|slack| self.table.is_promised(slack));
+        self.hand_out_batch(quiet);
+        if self.is_cleaning_better_for(&found[0], times) {
+            self.return_slack();
+            return Ok(());
+        }
+        let mut batch = Vec::new();
         for (of_nodes, segments) in [false, true].into_iter().zip(found) {
             self.forget_needed_in(&segments);
             // Since it was found, one may have been freed and taken for the other sort of blocks, or be about to be emptied.
@@ -70,19 +135,75 @@ impl Volume {
                     && !self.cleaner.empties(self.table.section_of(*segment))
             };
             let segments: Vec<Segment> = segments.into_iter().filter(is_left).collect();
+            let (planned, as_they_are) = self.plan_slack(segments, times);
+            batch.extend(planned);
             let reserved: Vec<Slack> =
-                segments.into_iter().filter_map(|segment| self.table.reserve_slack(segment, quiet)).collect();
+                as_they_are.into_iter().filter_map(|segment| self.table.reserve_slack(segment, quiet)).collect();
             self.forget_unsealed_in(&reserved);
             self.slack.add(of_nodes, reserved);
+        }
+        if !batch.is_empty() {
+            self.slack.batch = Some(SlackBatch::new(batch, self.load().written));
         }
         Ok(())
     }
 
+    /// Whether segments of data like these are better emptied than filled. If none was searched for, as it was before.
+    fn is_cleaning_better_for(&mut self, found: &[Segment], times: &DeviceTimes) -> bool {
+        if self.options.reclaim == Reclaim::Partial && !found.is_empty() {
+            let dead: Vec<[u64; 8]> = found.iter().map(|&segment| self.table.slack_after_commit(segment)).collect();
+            let is_better = are_better_emptied(&dead, times);
+            self.slack.note_preference(is_better, self.record.written());
+        }
+        self.slack.prefers_cleaning()
+    }
+
+    /// Reserves those of these segments out of which something is to be copied first, with the plans. The others are to be filled as they are.
+    fn plan_slack(&mut self, segments: Vec<Segment>, times: &DeviceTimes) -> (Vec<(Promise, SlackPlan)>, Vec<Segment>) {
+        let is_planned = self.options.reclaim == Reclaim::Partial && self.slack.batch.is_none();
+        if !is_planned || segments.is_empty() {
+            return (Vec::new(), segments);
+        }
+        let sharing = segments.len() as u32;
+        let (mut planned, mut as_they_are) = (Vec::new(), Vec::new());
+        for segment in segments {
+            let plan = SlackPlan::best(&self.table.slack_after_commit(segment), times, sharing);
+            if plan.islands.is_empty() {
+                as_they_are.push(segment);
+            } else {
+                planned.extend(self.table.reserve(segment).map(|promise| (promise, plan)));
+            }
+        }
+        (planned, as_they_are)
+    }
+
+    /// Hands out the slack of segments that are ready.
+    fn hand_out_batch(&mut self, quiet: &Quiet) {
+        let Some(batch) = self.slack.batch.take() else { return };
+        let is_too_early = self.is_ready_too_early(&batch);
+        if !batch.is_ready(&self.table) && !is_too_early {
+            self.slack.batch = Some(batch);
+            return;
+        }
+        for promise in batch.into_promises() {
+            if is_too_early {
+                self.forget_all_needed_in(&[promise.segment()]);
+            }
+            let of_nodes = self.table.kind(promise.segment()).is_node();
+            let slack: Vec<Slack> = self.table.hand_out_slack(promise, quiet).into_iter().collect();
+            self.forget_unsealed_in(&slack);
+            self.slack.add(of_nodes, slack);
+        }
+    }
+
     /// Makes victims of all that is reserved, where cleaning finds no others. Whether there was something.
     pub(crate) fn return_slack(&mut self) -> bool {
-        let all = self.slack.take_all();
-        let was_reserved = all.iter().any(|slack| self.table.is_promised(slack));
-        all.into_iter().for_each(|slack| self.table.return_slack(slack));
+        let slack = self.slack.take_all();
+        let promises = self.slack.batch.take().map(SlackBatch::into_promises).unwrap_or_default();
+        let is_promised = |slack: &Slack| self.table.is_promised(slack);
+        let was_reserved = slack.iter().any(is_promised) || promises.iter().any(|promise| self.table.holds(promise));
+        slack.into_iter().for_each(|slack| self.table.return_slack(slack));
+        promises.into_iter().for_each(|promise| self.table.break_promise(promise));
         was_reserved
     }
 
@@ -101,11 +222,20 @@ impl Volume {
     /// Takes what is dead in these segments for slack, needed or not, if this bug is planted.
     fn forget_needed_in(&mut self, segments: &[Segment]) {
         if mutant::active(Mutant::NeededIsSlack) {
-            for segment in segments {
-                let blocks = (0..BLOCKS_PER_SEGMENT).map(|offset| MainBlock::in_segment(*segment, offset));
-                blocks.for_each(|block| self.table.forget_pre_invalid(block));
-            }
+            self.forget_all_needed_in(segments);
         }
+    }
+
+    fn forget_all_needed_in(&mut self, segments: &[Segment]) {
+        for segment in segments {
+            let blocks = (0..BLOCKS_PER_SEGMENT).map(|offset| MainBlock::in_segment(*segment, offset));
+            blocks.for_each(|block| self.table.forget_pre_invalid(block));
+        }
+    }
+
+    /// Whether a batch is taken for ready as soon as all is copied, if this bug is planted.
+    fn is_ready_too_early(&self, batch: &SlackBatch) -> bool {
+        mutant::active(Mutant::IslandsNotCommitted) && batch.is_copied(&self.table)
     }
 
     /// Slack for a log to go on in, if it should and there is some.

@@ -1,11 +1,12 @@
-//! The slack that is reserved for the logs.
+//! The slack that is reserved for the logs, and the segments that are made ready for them.
 
-use basalt_segments::Slack;
+use basalt_segments::slack::SlackBatch;
+use basalt_segments::{Segment, SegmentTable, Slack};
 
 use crate::statistics::Counters;
 
 /// Segments of data that are reserved at a time, and of nodes: more would be no victims.
-const RESERVED: [usize; 2] = [4, 2];
+const RESERVED: [usize; 2] = [12, 2];
 /// Blocks written until the next search, which goes through the whole table.
 const NEXT_SEARCH: u64 = 64;
 /// The same where there was not enough: more may have died by then.
@@ -18,12 +19,54 @@ pub(crate) struct SlackStock {
     stock: [Vec<Slack>; 2],
     /// Blocks that have to be written before the next search, of each.
     next: [u64; 2],
+    /// Segments that are made ready.
+    pub(super) batch: Option<SlackBatch>,
+    /// Emptying segments is better than filling their slack, by the last search.
+    prefers_cleaning: bool,
 }
 
 impl SlackStock {
     /// Takes the slack of a segment of nodes, or of data.
     pub(super) fn take(&mut self, of_nodes: bool) -> Option<Slack> {
         self.stock[usize::from(of_nodes)].pop()
+    }
+
+    /// The segments that are made ready.
+    pub(crate) fn batch(&self) -> Option<&SlackBatch> {
+        self.batch.as_ref()
+    }
+
+    /// Whether logs are to leave slack alone, because emptying segments is better.
+    pub(super) fn prefers_cleaning(&self) -> bool {
+        self.prefers_cleaning
+    }
+
+    /// Whether emptying segments is better than filling their slack, as it was found now that so much was written. If so, that is asked again only when
+    /// much more was.
+    pub(super) fn note_preference(&mut self, for_cleaning: bool, written: &Counters) {
+        self.prefers_cleaning = for_cleaning;
+        if for_cleaning {
+            self.next = [blocks(written) + NEXT_IN_VAIN; 2];
+        }
+    }
+
+    /// These blocks of a segment that is made ready were copied.
+    pub(crate) fn note_copied(&mut self, segment: Segment, blocks: &[u32]) {
+        if let Some(batch) = &mut self.batch {
+            batch.note_copied(segment, blocks);
+        }
+    }
+
+    /// A segment is not made ready any more.
+    pub(crate) fn leave_out(&mut self, segment: Segment, table: &mut SegmentTable) {
+        if let Some(batch) = &mut self.batch {
+            batch.leave_out(segment, table);
+        }
+    }
+
+    /// Whether logs that write data may find none before more is ready: a third is left, which one request that writes back can fill.
+    pub(super) fn runs_short(&self) -> bool {
+        self.stock[0].len() * 3 <= RESERVED[0]
     }
 
     /// Takes all.
@@ -41,11 +84,13 @@ impl SlackStock {
         self.stock.iter_mut().for_each(|stock| stock.retain(&holds));
     }
 
-    /// Segments of nodes, or of data, that are to be searched for: none where more than half are there, or the last search was just now.
+    /// Segments of nodes, or of data, that are to be searched for: none where more than half are there, the last search was just now, or some are
+    /// being made ready.
     pub(super) fn missing(&self, of_nodes: bool, written: &Counters) -> usize {
         let at = usize::from(of_nodes);
         let (there, full) = (self.stock[at].len(), RESERVED[at]);
-        if there * 2 > full || blocks(written) < self.next[at] { 0 } else { full - there }
+        let is_enough = there * 2 > full || self.batch.is_some();
+        if is_enough || blocks(written) < self.next[at] { 0 } else { full - there }
     }
 
     /// So many of those that were missing were found, now that so much was written.
@@ -62,7 +107,7 @@ fn blocks(written: &Counters) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use basalt_segments::{MainBlock, Quiet, Segment, SegmentKind, SegmentTable};
+    use basalt_segments::{MainBlock, Quiet, SegmentKind};
 
     /// Slack of so many segments.
     fn slack(count: u32) -> Vec<Slack> {

@@ -7,7 +7,7 @@ use super::error::ModelError;
 use super::model::DeviceModel;
 
 /// Name and file of each device, in the order of lists.
-const DEVICES: [(&str, &str); 9] = [
+const DEVICES: [(&str, &str); 10] = [
     ("ssd-h", include_str!("../../presets/ssd-h.toml")),
     ("ssd-m", include_str!("../../presets/ssd-m.toml")),
     ("ssd-l", include_str!("../../presets/ssd-l.toml")),
@@ -15,6 +15,7 @@ const DEVICES: [(&str, &str); 9] = [
     ("nvme", include_str!("../../presets/nvme.toml")),
     ("sd-a", include_str!("../../presets/sd-a.toml")),
     ("sd-b", include_str!("../../presets/sd-b.toml")),
+    ("sd-l", include_str!("../../presets/sd-l.toml")),
     ("sd-c", include_str!("../../presets/sd-c.toml")),
     ("emmc", include_str!("../../presets/emmc.toml")),
 ];

@@ -35,10 +35,10 @@ pub enum Commit {
 /// What the next commit would bring.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Prospect {
-    /// Sections that a journal block would free.
-    pub freed_by_journal: u32,
-    /// Further sections that a checkpoint would free: they died by themselves, but the last checkpoint needs some of their blocks.
-    pub freed_by_checkpoint_alone: u32,
+    /// Blocks that a journal block would gain: sections that it frees, and slack that it makes ready for logs.
+    pub gained_by_journal: u64,
+    /// Blocks of further sections that a checkpoint would free: they died by themselves, but the last checkpoint needs some of their blocks.
+    pub gained_by_checkpoint_alone: u64,
     /// Pre-invalid blocks.
     pub pre_invalid: u64,
     /// Blocks that a checkpoint would write now, and what waiting for it is worth in blocks.
@@ -53,8 +53,8 @@ pub struct Ledger {
     /// Copied since then.
     live: u64,
     pre_invalid: u64,
-    /// Sections that waited for a checkpoint at the last commit: what they would have spared is counted.
-    waiting: u32,
+    /// Blocks of sections that waited for a checkpoint at the last commit: what they would have spared is counted.
+    waiting: u64,
 }
 
 impl Ledger {
@@ -68,7 +68,7 @@ impl Ledger {
     pub fn note_journal(&mut self, prospect: &Prospect) {
         self.avoidable = self.avoidable_with(prospect);
         (self.live, self.pre_invalid) = (0, 0);
-        self.waiting = self.waiting.max(prospect.freed_by_checkpoint_alone);
+        self.waiting = self.waiting.max(prospect.gained_by_checkpoint_alone);
     }
 
     /// A checkpoint holds.
@@ -77,10 +77,10 @@ impl Ledger {
     }
 
     /// Of the blocks copied since the last checkpoint, with those for this commit, how many it would have spared: pre-invalid ones, and
-    /// for each section that it would have freed without a copy, what one costs that is emptied.
+    /// for each block that it would have gained without a copy, what one costs that is gained by copying.
     fn avoidable_with(&self, prospect: &Prospect) -> u64 {
-        let spared = prospect.freed_by_checkpoint_alone.saturating_sub(self.waiting).min(prospect.freed_by_journal);
-        self.avoidable + self.pre_invalid + self.live * u64::from(spared) / u64::from(prospect.freed_by_journal.max(1))
+        let spared = prospect.gained_by_checkpoint_alone.saturating_sub(self.waiting).min(prospect.gained_by_journal);
+        self.avoidable + self.pre_invalid + self.live * spared / prospect.gained_by_journal.max(1)
     }
 
     /// How to commit.
@@ -95,7 +95,7 @@ impl Ledger {
                 prospect.pre_invalid > most || avoidable + expected >= prospect.checkpoint_price
             }
         };
-        if is_due || prospect.freed_by_journal == 0 { Commit::Checkpoint } else { Commit::Journal }
+        if is_due || prospect.gained_by_journal == 0 { Commit::Checkpoint } else { Commit::Journal }
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     const PROSPECT: Prospect =
-        Prospect { freed_by_journal: 4, freed_by_checkpoint_alone: 0, pre_invalid: 500, checkpoint_price: 300 };
+        Prospect { gained_by_journal: 4, gained_by_checkpoint_alone: 0, pre_invalid: 500, checkpoint_price: 300 };
 
     #[test]
     fn rent_is_paid_until_it_adds_up_to_the_price() {
@@ -112,13 +112,13 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.note_copied(400, 20);
         assert_eq!(ledger.choose(rule, &PROSPECT), Commit::Journal, "live blocks would be copied in any case");
-        let waiting = |sections| Prospect { freed_by_checkpoint_alone: sections, ..PROSPECT };
+        let waiting = |blocks| Prospect { gained_by_checkpoint_alone: blocks, ..PROSPECT };
         assert_eq!(ledger.choose(rule, &waiting(2)), Commit::Checkpoint, "half of it could have been spared");
         assert_eq!(ledger.choose(rule, &waiting(1)), Commit::Journal);
         let mut renting = ledger;
         renting.note_journal(&waiting(1));
         renting.note_copied(4000, 0);
-        assert_eq!(renting.choose(rule, &waiting(1)), Commit::Journal, "the same section is not counted twice");
+        assert_eq!(renting.choose(rule, &waiting(1)), Commit::Journal, "the same block is not counted twice");
         assert_eq!(renting.choose(rule, &waiting(2)), Commit::Checkpoint);
         ledger.note_journal(&PROSPECT);
         ledger.note_copied(1000, 139);
@@ -137,7 +137,7 @@ mod tests {
         let prospect = Prospect { pre_invalid: 64, checkpoint_price: 1, ..PROSPECT };
         assert_eq!(ledger.choose(Rule::Threshold(64), &prospect), Commit::Journal);
         assert_eq!(ledger.choose(Rule::Threshold(63), &prospect), Commit::Checkpoint);
-        let vain = Prospect { freed_by_journal: 0, ..prospect };
+        let vain = Prospect { gained_by_journal: 0, ..prospect };
         assert_eq!(ledger.choose(Rule::Threshold(64), &vain), Commit::Checkpoint, "a journal would free nothing");
     }
 }

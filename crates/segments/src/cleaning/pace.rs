@@ -23,6 +23,8 @@ const WORKSPACE_SECTIONS: u32 = 2;
 const PACED_SECTIONS: std::ops::RangeInclusive<u32> = 3..=6;
 /// Of a volume's sections, at most one in this many: a small volume is not cleaned for the sake of it.
 const PACED_SHARE: u32 = 32;
+/// Sections above these at which logs go on in slack.
+const SLACK_SECTIONS: u32 = 3;
 /// Live blocks moved in the smallest step: fewer are not worth a request.
 const STEP_MIN: u64 = 32;
 /// Live blocks moved in a step for each block written, unless the volume is so full that more are needed.
@@ -91,6 +93,8 @@ pub struct Load {
     pub reserved_sections: u32,
     /// How much of them is kept free.
     pub keep_free: KeepFree,
+    /// Logs go on in slack where free sections run short. So what [`KeepFree::Adaptive`] may give up is given up before that.
+    pub fills_slack: bool,
     /// Nodes that must still be written.
     pub dirty_nodes: u64,
     /// Pages of files and directories that must still be written.
@@ -175,6 +179,7 @@ impl Cleaner {
     fn kept_sections(&self, load: &Load) -> u32 {
         match load.keep_free {
             KeepFree::Reserve => load.reserved_sections,
+            KeepFree::Adaptive if load.fills_slack => load.reserved_sections.min(KEPT_LEAST),
             KeepFree::Adaptive => {
                 let (live, dead) = self.usual();
                 // None of what may be given up where half a block is moved for each gained, all of it where a whole one is.
@@ -205,7 +210,7 @@ impl Cleaner {
     /// Whether logs go on in the slack of segments rather than in free ones: before changes would have to move blocks, so that they need not.
     #[must_use]
     pub fn wants_slack(&self, table: &SegmentTable, load: &Load) -> bool {
-        table.free_sections() <= self.mark(table, load) + 2 * paced_sections(table)
+        table.free_sections() <= self.mark(table, load) + paced_sections(table) + SLACK_SECTIONS
     }
 
     /// Whether so many sections that wait to be freed are worth a checkpoint.

@@ -61,6 +61,14 @@ impl DeviceTimes {
         self.commit
     }
 
+    /// Blocks between two that are to be read, at most, where reading all in one request takes no longer than a request for each.
+    #[must_use]
+    pub fn read_gap(&self) -> u32 {
+        let (single, whole) = (self.read(1), self.read(BLOCKS_PER_SEGMENT));
+        let each = ((whole - single) / u64::from(BLOCKS_PER_SEGMENT - 1)).max(1);
+        (single.saturating_sub(each) / each).min(u64::from(BLOCKS_PER_SEGMENT)) as u32
+    }
+
     /// The same device, whose commit takes so many nanoseconds.
     #[must_use]
     pub fn with_commit(self, commit: u64) -> DeviceTimes {
@@ -144,6 +152,15 @@ mod tests {
         // 4096 bytes at 4.096 MB/s take a millisecond; 512 blocks at 8.192 MB/s take 256.
         let times = DeviceTimes::from_bandwidths(&[(1, 4.096), (512, 8.192)], &[(1, 4.096)], 0);
         assert_eq!((times.write(1), times.write(512), times.read(3)), (1_000_000, 256_000_000, 3_000_000));
+    }
+
+    /// A request of 10 ns and 2 for each further block: four blocks between two take as long as another request.
+    #[test]
+    fn what_lies_between_is_read_too_where_another_request_would_take_longer() {
+        let gap = |points: &[Point]| DeviceTimes::new(&[(1, 1)], points, 0).read_gap();
+        assert_eq!(gap(&[(1, 10), (512, 10 + 511 * 2)]), 4);
+        assert_eq!(gap(&[(1, 10), (512, 5120)]), 0);
+        assert_eq!(gap(&[(1, 1_000_000), (512, 1_000_000)]), 512);
     }
 
     /// The no-name card: 16 KiB at 0.037 MB/s takes 443 ms, 4 KiB at 0.14 takes 29.

@@ -150,7 +150,7 @@ impl LiveMap {
 }
 
 /// Whether the bit of a block is set.
-pub(super) const fn is_set(words: &[u64; 8], offset: u32) -> bool {
+pub(crate) const fn is_set(words: &[u64; 8], offset: u32) -> bool {
     let (word, bit) = place(offset);
     words[word] & bit != 0
 }

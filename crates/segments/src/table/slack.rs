@@ -2,16 +2,18 @@
 //!
 //! A place may be written again once nothing refers to it that a power cut could bring back: it is neither live nor
 //! [pre-invalid](SegmentTable::is_pre_invalid), and its segment is not [pinned](SegmentTable::pin). It is handed out only while nobody reads
-//! or writes what was there: [`Quiet`] says so. What dies in the segment later waits for the next time.
+//! or writes what was there: [`Quiet`] says so. What dies in the segment later waits for the next time. A segment may be
+//! [reserved](SegmentTable::reserve) before: while live blocks are copied out of it (partial garbage collection), nobody else takes it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::live::is_set;
 use super::{SegmentState, SegmentTable};
 use crate::slack::runs;
 use crate::{BLOCKS_PER_SEGMENT, Section, Segment, SegmentKind};
 
-/// Proof for [`SegmentTable::reserve_slack`]: no checkpoint is under way, nobody reads a block that is dead, and no older write is on its way
+/// Proof for [`SegmentTable::hand_out_slack`]: no checkpoint is under way, nobody reads a block that is dead, and no older write is on its way
 /// to one.
 #[derive(Debug)]
 pub struct Quiet(());
@@ -24,13 +26,28 @@ impl Quiet {
     }
 }
 
+/// A segment whose slack is promised to one log, without a word on which places these are.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "the segment stays reserved until the promise is kept or taken back"]
+pub struct Promise {
+    segment: Segment,
+    /// Which promise: an older one of the same segment is void.
+    number: u64,
+}
+
+impl Promise {
+    /// The segment.
+    #[must_use]
+    pub const fn segment(&self) -> Segment {
+        self.segment
+    }
+}
+
 /// The slack of one segment, promised to one log.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the segment stays reserved until the slack is opened or returned"]
 pub struct Slack {
-    segment: Segment,
-    /// Which promise: an older one of the same segment is void.
-    number: u64,
+    promise: Promise,
     places: [u64; 8],
 }
 
@@ -38,7 +55,7 @@ impl Slack {
     /// The segment that it is in.
     #[must_use]
     pub const fn segment(&self) -> Segment {
-        self.segment
+        self.promise.segment
     }
 
     /// Whether a block of the segment is one of its places.
@@ -85,14 +102,14 @@ impl Promises {
         self.of.remove(&segment);
     }
 
-    fn make(&mut self, segment: Segment) -> u64 {
+    fn make(&mut self, segment: Segment) -> Promise {
         self.made += 1;
         self.of.insert(segment, self.made);
-        self.made
+        Promise { segment, number: self.made }
     }
 
-    fn holds(&self, slack: &Slack) -> bool {
-        self.of.get(&slack.segment) == Some(&slack.number)
+    fn holds(&self, promise: &Promise) -> bool {
+        self.of.get(&promise.segment) == Some(&promise.number)
     }
 }
 
@@ -101,14 +118,29 @@ impl SegmentTable {
     /// most significant first. None of a segment that is not dirty, is pinned, or is to be [avoided](Self::avoid).
     #[must_use]
     pub fn slack_of(&self, segment: Segment) -> [u64; 8] {
-        let is_usable =
-            self.state(segment) == SegmentState::Dirty && !self.is_pinned(segment) && !self.avoided.contains(segment);
-        if !is_usable {
-            return [0; 8];
-        }
+        if self.may_promise(segment) { self.unneeded_places(segment) } else { [0; 8] }
+    }
+
+    /// The places of a segment that are slack once [what has to be moved](Self::movable) is gone from it, and a commit holds: a bit for each,
+    /// the most significant first. Where a checkpoint commits, pre-invalid blocks are among them.
+    #[must_use]
+    pub fn slack_after_commit(&self, segment: Segment) -> [u64; 8] {
         let at = segment.index();
-        let (live, kept) = (self.maps[at].words(self.live[at]), self.pre_invalid_words(segment));
+        let kept = if self.kept(segment) == 0 { [0; 8] } else { self.pre_invalid_words(segment) };
+        let live = self.maps[at].words(self.live[at]);
         std::array::from_fn(|word| !(live[word] | kept[word]))
+    }
+
+    /// The places of a segment that neither the present nor anything durable refers to: a bit for each, the most significant first.
+    #[must_use]
+    pub fn unneeded_places(&self, segment: Segment) -> [u64; 8] {
+        let at = segment.index();
+        let (live, needed) = (self.maps[at].words(self.live[at]), self.pre_invalid_words(segment));
+        std::array::from_fn(|word| !(live[word] | needed[word]))
+    }
+
+    fn may_promise(&self, segment: Segment) -> bool {
+        self.state(segment) == SegmentState::Dirty && !self.is_pinned(segment) && !self.avoided.contains(segment)
     }
 
     /// The places of a segment that are not live, needed or not: for a log that is there, and writes nothing.
@@ -118,16 +150,32 @@ impl SegmentTable {
         SlackPlaces(Box::new(self.maps[at].words(self.live[at]).map(|word| !word)))
     }
 
-    /// Promises the slack of a segment to a log, which takes it by [`open_slack`](Self::open_slack). `None` where there is none. Until then
-    /// the segment is no victim, and nobody else gets it.
-    pub fn reserve_slack(&mut self, segment: Segment, _: &Quiet) -> Option<Slack> {
-        let places = self.slack_of(segment);
-        if places == [0; 8] {
+    /// Reserves a segment for a log: it is no victim, and nobody else gets its slack. `None` where nothing of it may be promised.
+    pub fn reserve(&mut self, segment: Segment) -> Option<Promise> {
+        if !self.may_promise(segment) {
             return None;
         }
         self.enter(segment, SegmentState::Reserved);
-        let number = self.promises.make(segment);
-        Some(Slack { segment, number, places })
+        Some(self.promises.make(segment))
+    }
+
+    /// The slack that a promised segment has now. `None` where the promise is void, and where there is none: then it is taken back.
+    pub fn hand_out_slack(&mut self, promise: Promise, _: &Quiet) -> Option<Slack> {
+        if !self.promises.holds(&promise) {
+            return None;
+        }
+        let places = self.unneeded_places(promise.segment);
+        if places == [0; 8] {
+            self.void_promise(promise.segment);
+            return None;
+        }
+        Some(Slack { promise, places })
+    }
+
+    /// [Reserves](Self::reserve) a segment and [hands out](Self::hand_out_slack) its slack, which a log takes by [`open_slack`](Self::open_slack).
+    pub fn reserve_slack(&mut self, segment: Segment, quiet: &Quiet) -> Option<Slack> {
+        let promise = self.reserve(segment)?;
+        self.hand_out_slack(promise, quiet)
     }
 
     /// A log of `kind` goes on in the slack: the places that it fills, one after the other. `None` where the promise is void, because
@@ -136,10 +184,10 @@ impl SegmentTable {
     /// # Panics
     /// If the segment holds nodes and the log writes data, or the other way round.
     pub fn open_slack(&mut self, slack: Slack, kind: SegmentKind) -> Option<SlackPlaces> {
-        if !self.promises.holds(&slack) {
+        if !self.promises.holds(&slack.promise) {
             return None;
         }
-        let segment = slack.segment;
+        let segment = slack.segment();
         assert_eq!(self.kind(segment).is_node(), kind.is_node(), "segment {segment} would hold both nodes and data");
         self.promises.forget(segment);
         self.enter(segment, SegmentState::Active);
@@ -151,14 +199,39 @@ impl SegmentTable {
     /// Whether a promise holds: the segment has not lost its last live block, and is not to be avoided.
     #[must_use]
     pub fn is_promised(&self, slack: &Slack) -> bool {
-        self.promises.holds(slack)
+        self.promises.holds(&slack.promise)
+    }
+
+    /// As [`is_promised`](Self::is_promised), before the slack was handed out.
+    #[must_use]
+    pub fn holds(&self, promise: &Promise) -> bool {
+        self.promises.holds(promise)
     }
 
     /// No log takes this slack: the segment is as it was.
     pub fn return_slack(&mut self, slack: Slack) {
-        if self.promises.holds(&slack) {
-            self.void_promise(slack.segment);
+        self.break_promise(slack.promise);
+    }
+
+    /// As [`return_slack`](Self::return_slack), before the slack was handed out.
+    pub fn break_promise(&mut self, promise: Promise) {
+        if self.promises.holds(&promise) {
+            self.void_promise(promise.segment);
         }
+    }
+
+    /// The blocks of a promised segment that are [to be moved](Self::movable), within these runs of offsets and from `first` on, at most so
+    /// many, rising. None where the promise is void.
+    #[must_use]
+    pub fn movable_within(&self, promise: &Promise, runs: &[Range<u32>], first: u32, most: usize) -> Vec<u32> {
+        let Some(end) = runs.last().map(|run| run.end).filter(|&end| first < end && self.promises.holds(promise))
+        else {
+            return Vec::new();
+        };
+        let mut blocks = self.blocks_to_move(promise.segment, first, BLOCKS_PER_SEGMENT as usize);
+        blocks.retain(|offset| *offset < end && runs[runs.partition_point(|run| run.end <= *offset)].contains(offset));
+        blocks.truncate(most);
+        blocks
     }
 
     /// The segments of data, or of nodes, with the most slack, at least `least` blocks of it and at most `most` segments, the one with the most

@@ -147,7 +147,15 @@ impl Volume {
         let (dirty_nodes, dirty_pages) = file.map_or((0, 0), |file| (file.dirty_nodes(), file.dirty_pages()));
         let nodes_of_pages = file.map_or(0, |file| file.nodes_of_pages());
         let written = self.written.saturating_sub(self.moved);
-        let load = Load { reserved_sections, keep_free, dirty_nodes, dirty_pages, nodes_of_pages, written };
+        let load = Load {
+            reserved_sections,
+            keep_free,
+            fills_slack: false,
+            dirty_nodes,
+            dirty_pages,
+            nodes_of_pages,
+            written,
+        };
         Facts::without_journal(load, file.map_or(usize::MAX, |file| file.cache_blocks))
     }
 

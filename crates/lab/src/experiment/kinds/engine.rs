@@ -103,8 +103,9 @@ pub const PARAMETERS: &[Parameter] = &[
     parameter(
         "reclaim",
         "clean",
-        Form::Choice(&["clean", "slack"]),
-        "where logs go on when free segments run short: in free ones that cleaning makes, or in dead blocks of others",
+        Form::Choice(&["clean", "slack", "partial"]),
+        "where logs go on when free segments run short: in free ones that cleaning makes, or in dead blocks of others, after copying what \
+         splits them",
     ),
     parameter(
         "victim-reads",
@@ -230,6 +231,7 @@ pub const METRICS: &[Metric] = &[
     Metric::plain("journal_commits", "journal commits"),
     Metric::plain("journal_blocks", "journal blocks written"),
     Metric::plain("slack_blocks", "data and node blocks written to slack"),
+    Metric::plain("islands_copied", "blocks copied because they split slack"),
     Metric::plain("page_cache_hits", "pages read that were in the page cache"),
     Metric::plain("page_cache_misses", "pages read into the page cache"),
     Metric::plain("page_cache_absorbed", "writes to pages that were dirty already"),
@@ -416,6 +418,7 @@ fn engine(run: &EngineRun, measured: &mut Measured) {
     let named = &run.engine.named;
     measured.count("journal_blocks", run.engine.written.journal_blocks);
     measured.count("slack_blocks", named.get("slack/blocks").unwrap_or(0));
+    measured.count("islands_copied", named.get("slack/islands_copied").unwrap_or(0));
     measured.count("checkpoints", named.sum("checkpoints").unwrap_or(0));
     measured.count("checkpoints_fsync", named.get("checkpoints/fsync").unwrap_or(0));
     measured.count("checkpoints_cleaning", named.get("checkpoints/cleaning").unwrap_or(0));
