@@ -9,7 +9,8 @@ use std::sync::Arc;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::command::{
-    cat, completions, fsck, get, info, lab, ls, man, mkfs, mount, put, rescue, resize, stat, stats, sync, tune, umount,
+    cat, clean, completions, fsck, get, info, lab, ls, man, mkfs, mount, put, rescue, resize, stat, stats, sync, tune,
+    umount,
 };
 use crate::failure::{DONE, Failure, Kind, Outcome, one_line};
 use crate::mount::watcher;
@@ -32,6 +33,7 @@ enum Command {
     Mount(mount::Args),
     Umount(umount::Args),
     Sync(sync::Args),
+    Clean(clean::Args),
     Stats(stats::Args),
     Fsck(fsck::Args),
     Resize(resize::Args),
@@ -55,6 +57,7 @@ impl Command {
             Command::Mount(_) => "mount",
             Command::Umount(_) => "umount",
             Command::Sync(_) => "sync",
+            Command::Clean(_) => "clean",
             Command::Stats(_) => "stats",
             Command::Fsck(_) => "fsck",
             Command::Resize(_) => "resize",
@@ -78,6 +81,7 @@ impl Command {
             Command::Mount(args) => mount::run(&args),
             Command::Umount(args) => umount::run(&args),
             Command::Sync(args) => sync::run(&args),
+            Command::Clean(args) => clean::run(&args),
             Command::Stats(args) => stats::run(&args),
             Command::Fsck(args) => fsck::run(&args),
             Command::Resize(args) => resize::run(&args),

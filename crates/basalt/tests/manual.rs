@@ -14,6 +14,7 @@ fn every_command_has_a_page() {
         "mount",
         "umount",
         "sync",
+        "clean",
         "stats",
         "fsck",
         "resize",

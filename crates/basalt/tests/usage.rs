@@ -19,6 +19,7 @@ fn help_and_version() {
         "mount",
         "umount",
         "sync",
+        "clean",
         "stats",
         "fsck",
         "resize",

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use basalt_device::BlockDevice;
 use basalt_segments::cleaning::Victim;
-use basalt_vfs::{Background, Time};
+use basalt_vfs::{Background, Emptied, Time};
 
 use crate::checkpoint::write::Prepared;
 use crate::discard;
@@ -112,6 +112,19 @@ impl F2fs {
         // What became dirty meanwhile may have been written instead of what was before.
         self.decide(|volume| if volume.is_writable() { volume.write_back_all() } else { Ok(()) })?;
         self.checkpoint_if(false, cause).map(|_| ())
+    }
+
+    /// Cleans because somebody asks for it: up to so many sections, which are free on return.
+    pub(crate) fn clean_and_free(&self, most: u32) -> Result<Emptied> {
+        self.with_volume(|volume| volume.expect_writable())?;
+        self.make_room()?;
+        let (sections, blocks_moved) = self.clean_on_request(most)?;
+        if self.with_volume(|volume| volume.cleaner.has_emptied()) {
+            self.free_cleaned(CleaningCause::Background, true)?;
+        }
+        let (free_sections, all_sections) =
+            self.with_volume(|volume| (volume.table.free_sections(), volume.table.sections()));
+        Ok(Emptied { sections, blocks_moved, free_sections, all_sections })
     }
 
     /// A bounded piece of background work, and when to ask again.

@@ -2,7 +2,7 @@
 
 use basalt_device::BlockDevice;
 use basalt_vfs::{
-    Attributes, Background, Bytes, Caller, DirectoryEntry, FallocateMode, FileKind, FileSystem, InodeFlags,
+    Attributes, Background, Bytes, Caller, DirectoryEntry, Emptied, FallocateMode, FileKind, FileSystem, InodeFlags,
     InodeNumber, NewNode, OpenFlags, RenameFlags, Seek, SetAttributes, StatFs, Time, XattrFlags,
 };
 
@@ -345,6 +345,11 @@ impl FileSystem for F2fs {
     fn trim(&self, offset: u64, length: u64, minimum: u64) -> basalt_vfs::Result<u64> {
         let _open = self.keep_open()?;
         Ok(self.trim_free(offset, length, minimum)?)
+    }
+
+    fn empty_sections(&self, most: u32) -> basalt_vfs::Result<Emptied> {
+        let _open = self.keep_open()?;
+        Ok(self.clean_and_free(most)?)
     }
 
     fn tick(&self, now: Time) -> Background {

@@ -16,6 +16,8 @@
 //! | [`mount`] | [`MountOptions`], mounting by mount(2) or `fusermount3`, [`Unmounter`], [`Connection`] |
 //! | [`protect`] | [`protect_server`]: a process that serves a file system while memory is short |
 //! | [`sync`] | [`sync_mounted`]: makes a mounted volume durable, on plain FUSE too |
+//! | [`clean`] | [`clean_mounted`]: cleans a mounted volume on request |
+//! | `mounted` | directories of mounted volumes |
 //!
 //! **Who may cache.** The file system behind a mount has no other writer, so the kernel keeps names, absent names and
 //! attributes for long, and (if wanted) dirty pages. With the writeback cache the kernel is the owner of size, mtime
@@ -25,14 +27,18 @@
 //! FUSE mounts the kernel sends neither: [`sync_mounted`] does what they do there, and [`Session::run`] closes the file system
 //! when the kernel hangs up.
 
+pub mod clean;
 pub mod mount;
+mod mounted;
 pub mod protect;
 pub mod protocol;
 pub mod session;
 pub mod sync;
 pub mod transport;
 
+pub use clean::{CleanError, clean_mounted};
 pub use mount::{Connection, MountError, MountOptions, UnmountError, Unmounter};
+pub use mounted::NotMounted;
 pub use protect::{protect_server, unprotected};
 pub use session::{Losses, Serving, Session, SessionError};
 pub use sync::{SyncError, sync_mounted};

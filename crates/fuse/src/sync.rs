@@ -2,31 +2,21 @@
 
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{NoArg, Opcode, opcode};
+
+use crate::mounted::{self, NotMounted};
 
 /// The ioctl that makes a whole mounted volume durable, on any file or directory of it: `_IO('B', 1)`, without argument.
 /// Who may open one may call it, as with sync(2). It returns when the file system's `sync` has.
 pub const SYNC_IOCTL: Opcode = opcode::none(b'B', 1);
 
-/// `f_type` of FUSE mounts.
-const FUSE_MAGIC: u64 = 0x6573_5546;
-
 /// Why a mounted volume could not be made durable.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
-    /// The directory could not be opened.
-    #[error("opening {path}: {errno}")]
-    Open {
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        errno: Errno,
-    },
-    /// Another file system is there.
-    #[error("{0} is not on a mounted Basalt volume")]
-    NotBasalt(PathBuf),
+    /// There is no volume of Basalt's.
+    #[error(transparent)]
+    NotMounted(#[from] NotMounted),
     /// Writing back failed: not everything is durable.
     #[error("writing {path} back: {errno}")]
     Failed {
@@ -47,15 +37,10 @@ pub enum SyncError {
 pub fn sync_mounted(dir: &Path) -> Result<(), SyncError> {
     let path = || dir.to_path_buf();
     let failed = |errno| SyncError::Failed { path: path(), errno };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(dir, flags, Mode::empty()).map_err(|errno| SyncError::Open { path: path(), errno })?;
-    // Asked first: what the ioctl's number means elsewhere is not known. `f_type` is signed on some machines.
-    if rustix::fs::fstatfs(&fd).map_err(failed)?.f_type as u64 != FUSE_MAGIC {
-        return Err(SyncError::NotBasalt(path()));
-    }
+    let fd = mounted::open(dir)?;
     rustix::fs::syncfs(&fd).map_err(failed)?;
     match tell_server(&fd) {
-        Err(Errno::NOTTY | Errno::NOSYS) => Err(SyncError::NotBasalt(path())),
+        Err(Errno::NOTTY | Errno::NOSYS) => Err(NotMounted::Other(path()).into()),
         told => told.map_err(failed),
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use basalt_fuse::{MountError, MountOptions, Session, SyncError, UnmountError, sync_mounted};
+use basalt_fuse::{MountError, MountOptions, NotMounted, Session, SyncError, UnmountError, sync_mounted};
 use support::Mounted;
 use support::memory::{MemoryFs, ROOT};
 
@@ -108,8 +108,8 @@ fn a_plain_mount_is_synced_by_ioctl() {
     sync_mounted(mount.root()).unwrap();
     sync_mounted(&mount.path("dir")).unwrap();
     assert_eq!(mount.fs.calls.syncs.load(SeqCst), 2);
-    assert!(matches!(sync_mounted(Path::new("/proc")), Err(SyncError::NotBasalt(_))));
-    assert!(matches!(sync_mounted(&mount.path("absent")), Err(SyncError::Open { .. })));
+    assert!(matches!(sync_mounted(Path::new("/proc")), Err(SyncError::NotMounted(NotMounted::Other(_)))));
+    assert!(matches!(sync_mounted(&mount.path("absent")), Err(SyncError::NotMounted(NotMounted::Open { .. }))));
 }
 
 #[test]

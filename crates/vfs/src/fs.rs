@@ -17,6 +17,19 @@ pub struct Background {
     pub next: Duration,
 }
 
+/// What [`FileSystem::empty_sections`] did, and what that led to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Emptied {
+    /// Sections that were emptied. None: nothing would be gained.
+    pub sections: u32,
+    /// Blocks that were moved out of them.
+    pub blocks_moved: u32,
+    /// Sections that are free now.
+    pub free_sections: u32,
+    /// Sections that there are, free or not.
+    pub all_sections: u32,
+}
+
 /// A mounted file system. All methods may be called from several threads at once.
 ///
 /// **Inode lifetimes.** Every `Ok` of [`lookup`](Self::lookup), [`create`](Self::create),
@@ -161,6 +174,16 @@ pub trait FileSystem: Send + Sync {
     /// Discards free space within the byte range of the volume, in pieces of at least `minimum` bytes (`FITRIM`);
     /// returns how many bytes were discarded.
     fn trim(&self, offset: u64, length: u64, minimum: u64) -> Result<u64>;
+
+    /// Cleans because somebody asks for it: empties up to `most` sections that are worth it, and makes them free. It may be fewer although there is more
+    /// to gain, where room is short.
+    ///
+    /// # Errors
+    /// [`Error::NotSupported`] where there is nothing to clean.
+    fn empty_sections(&self, most: u32) -> Result<Emptied> {
+        let _ = most;
+        Err(Error::NotSupported("cleaning"))
+    }
 
     /// Does a bounded piece of background work (writeback, checkpoint, discard, cleaning) at time `now`.
     fn tick(&self, now: Time) -> Background;

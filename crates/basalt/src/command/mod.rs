@@ -1,6 +1,7 @@
 //! One file a command: its arguments, and what it does.
 
 pub mod cat;
+pub mod clean;
 pub mod completions;
 mod entry;
 pub mod fsck;

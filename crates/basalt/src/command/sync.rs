@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use basalt_fuse::{SyncError, sync_mounted};
+use basalt_fuse::{NotMounted, SyncError, sync_mounted};
 use rustix::io::Errno;
 
 use crate::failure::{DONE, Failure, Outcome};
@@ -34,8 +34,8 @@ pub fn run(args: &Args) -> Outcome {
                     failure.hint("data for which there was no space is lost")
                 }
                 SyncError::Failed { .. } => failure.hint("see the system log for the error of the device"),
-                SyncError::NotBasalt(_) => failure.hint("use sync(1)"),
-                SyncError::Open { .. } => failure,
+                SyncError::NotMounted(NotMounted::Other(_)) => failure.hint("use sync(1)"),
+                SyncError::NotMounted(NotMounted::Open { .. }) => failure,
             }
         })?;
     }

@@ -9,6 +9,7 @@
 //! | `cuts` | power cuts under the kernel's page cache, direct and synchronous writes, over a device that remembers all |
 //! | `databases` | SQLite and PostgreSQL, killed likewise |
 //! | `space` | full volumes |
+//! | `clean` | `basalt clean`, and what tools for Linux's F2FS ask for |
 //! | `placements` | placements and victim policies, in turns on one volume |
 //! | `faults` | a device that takes no more |
 //! | `names` | large directories, long and strange names, renames, unnamed files |
@@ -22,6 +23,7 @@
 //! | `counters`, `owners` | `basalt stats`: what a mount tells about itself; to whom |
 
 mod attributes;
+mod clean;
 mod clocks;
 mod coherence;
 mod counters;

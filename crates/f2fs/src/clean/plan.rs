@@ -15,6 +15,9 @@ use crate::lock::F2fs;
 use crate::statistics::CleaningCause;
 use crate::volume::Volume;
 
+/// Live blocks that are moved in one go where cleaning was asked for: others may go on in between.
+const REQUESTED_STEP: u32 = 128;
+
 impl F2fs {
     /// Moves up to `most` live blocks in the background; false if it is not worth it.
     pub(crate) fn clean_idle(&self, most: u32) -> Result<bool> {
@@ -40,6 +43,26 @@ impl F2fs {
             left -= moved.blocks;
         }
         Ok(true)
+    }
+
+    /// Empties up to so many sections because somebody asked for it; how many it were, and the blocks that were moved. It ends where nothing would be
+    /// gained, or the next section might lack room.
+    pub(crate) fn clean_on_request(&self, most: u32) -> Result<(u32, u32)> {
+        let (mut sections, mut blocks) = (0, 0);
+        while sections < most {
+            let _one = self.cleaning.lock();
+            if !self.volume.lock().plan_on_request() {
+                break;
+            }
+            while let Some(moved) = self.follow_plan(CleaningCause::Background, REQUESTED_STEP)? {
+                blocks += moved.blocks;
+                if moved.ends_section {
+                    sections += 1;
+                    break;
+                }
+            }
+        }
+        Ok((sections, blocks))
     }
 
     /// Goes on with the plan for up to `most` blocks of one segment, or to the end of the section under way; `None` if there is no plan.
@@ -103,6 +126,16 @@ impl Volume {
         let (section, position) = self.cleaner.current()?;
         let (segment, offsets) = self.table.movable(section, position, most)?;
         Some(ToMove { segment, offsets })
+    }
+
+    /// Plans the section that is best emptied, if there is room to; false if nothing would be gained.
+    fn plan_on_request(&mut self) -> bool {
+        if !self.is_writable() || !self.load().has_workspace(&self.table) {
+            return false;
+        }
+        let now = self.mounted_seconds();
+        let policy = Informed::new(self.options.background_victim, &*self.placement);
+        self.cleaner.plan_one(&self.table, policy.policy(), now)
     }
 
     /// Whether blocks of this segment are not read that are in memory.

@@ -238,13 +238,16 @@ impl Cleaner {
         (victims, live, dead)
     }
 
-    /// Plans to empty the section that is best emptied while nobody waits, by `policy`; false if none is worth it.
+    /// Plans to empty the section that is best emptied while nobody waits, by `policy`; false if none is worth it, or little of the unused space
+    /// lies between live blocks.
     pub fn plan_background(&mut self, table: &SegmentTable, policy: &dyn VictimPolicy, now: u64) -> bool {
         let dead = table.dead_blocks();
         let free = u64::from(table.free_segments() + table.prefree_segments()) * u64::from(BLOCKS_PER_SEGMENT);
-        if dead * 100 <= (dead + free) * BACKGROUND_DEAD_PERCENT {
-            return false;
-        }
+        dead * 100 > (dead + free) * BACKGROUND_DEAD_PERCENT && self.plan_one(table, policy, now)
+    }
+
+    /// Plans to empty the section that is best emptied by `policy`, for the background; false if none is worth it.
+    pub fn plan_one(&mut self, table: &SegmentTable, policy: &dyn VictimPolicy, now: u64) -> bool {
         let most = u64::from(table.section_blocks()) * u64::from(BACKGROUND_LIVE_PERCENT) / 100;
         let skip = |section| self.avoids(section) || u64::from(table.needed_in_section(section)) > most;
         let Some(victim) = table.select_victim(policy, now, &skip) else { return false };

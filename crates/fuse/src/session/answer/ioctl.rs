@@ -1,10 +1,11 @@
-//! ioctl(2): `chattr(1)` flags, project ids, FITRIM, and the sync of plain FUSE mounts.
+//! ioctl(2): `chattr(1)` flags, project ids, FITRIM, cleaning on request, and the sync of plain FUSE mounts.
 
-use basalt_vfs::{InodeFlags, InodeNumber};
+use basalt_vfs::{Emptied, InodeFlags, InodeNumber};
 use rustix::io::Errno;
 use rustix::ioctl::opcode;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::clean::{CLEAN_IOCTL, CleanRequest};
 use crate::protocol::wire::{InHeader, IoctlIn, IoctlOut};
 use crate::session::reply::{Answer, Reply};
 use crate::session::server::Server;
@@ -37,6 +38,10 @@ const SET_FLAGS: u32 = opcode::write::<u64>(b'f', 2);
 const GET_FSXATTR: u32 = opcode::read::<FsXattr>(b'X', 31);
 const SET_FSXATTR: u32 = opcode::write::<FsXattr>(b'X', 32);
 const TRIM: u32 = opcode::read_write::<TrimRange>(b'X', 121);
+
+// Those of F2FS in Linux (`linux/f2fs.h`), so that its tools work.
+const GARBAGE_COLLECT: u32 = opcode::write::<u32>(0xF5, 6);
+const WRITE_CHECKPOINT: u32 = opcode::none(0xF5, 7);
 
 /// The flags of `struct fsxattr` beside the `chattr(1)` flags that mean the same.
 const FSXATTR_FLAGS: [(u32, InodeFlags); 6] = [
@@ -72,6 +77,19 @@ impl Server {
             }
             TRIM => reply.push(&self.trim(header, structure(input)?)?),
             SYNC_IOCTL => Ok(self.fs.sync()?),
+            CLEAN_IOCTL => {
+                let CleanRequest { sections, .. } = structure(input)?;
+                let Emptied { sections, blocks_moved, free_sections, all_sections } = self.clean(header, sections)?;
+                reply.push(&CleanRequest { sections, blocks_moved, free_sections, all_sections })
+            }
+            GARBAGE_COLLECT => match self.clean(header, 1)?.sections {
+                0 => Err(Errno::AGAIN.into()),
+                _ => Ok(()),
+            },
+            WRITE_CHECKPOINT => {
+                self.expect_root_and_writable(header)?;
+                Ok(self.fs.sync()?)
+            }
             _ => Err(Errno::NOTTY.into()),
         }
     }
@@ -100,13 +118,23 @@ impl Server {
         Ok(())
     }
 
-    fn trim(&self, header: &InHeader, mut range: TrimRange) -> Result<TrimRange, crate::session::reply::Failure> {
+    fn expect_root_and_writable(&self, header: &InHeader) -> Result<(), Errno> {
         if header.uid != 0 {
-            return Err(Errno::PERM.into());
+            return Err(Errno::PERM);
         }
         if self.read_only {
-            return Err(Errno::ROFS.into());
+            return Err(Errno::ROFS);
         }
+        Ok(())
+    }
+
+    fn clean(&self, header: &InHeader, most: u32) -> Result<Emptied, crate::session::reply::Failure> {
+        self.expect_root_and_writable(header)?;
+        Ok(self.fs.empty_sections(most)?)
+    }
+
+    fn trim(&self, header: &InHeader, mut range: TrimRange) -> Result<TrimRange, crate::session::reply::Failure> {
+        self.expect_root_and_writable(header)?;
         range.length = self.fs.trim(range.start, range.length, range.minimum)?;
         Ok(range)
     }
@@ -126,5 +154,6 @@ mod tests {
         assert_eq!((GET_FLAGS, SET_FLAGS), (0x8008_6601, 0x4008_6602));
         assert_eq!((GET_FSXATTR, SET_FSXATTR), (0x801c_581f, 0x401c_5820));
         assert_eq!((TRIM, SYNC_IOCTL), (0xc018_5879, 0x4201));
+        assert_eq!((GARBAGE_COLLECT, WRITE_CHECKPOINT, CLEAN_IOCTL), (0x4004_f506, 0xf507, 0xc010_4202));
     }
 }

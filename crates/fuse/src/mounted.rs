@@ -1,0 +1,38 @@
+//! Directories of mounted volumes, for those who ask the server something.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+/// `f_type` of FUSE mounts.
+const FUSE_MAGIC: u64 = 0x6573_5546;
+
+/// Why a directory is none of a mounted Basalt volume.
+#[derive(Debug, thiserror::Error)]
+pub enum NotMounted {
+    /// The directory could not be opened.
+    #[error("opening {path}: {errno}")]
+    Open {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        errno: Errno,
+    },
+    /// Another file system is there.
+    #[error("{0} is not on a mounted Basalt volume")]
+    Other(PathBuf),
+}
+
+/// Opens a directory of a FUSE mount. That is asked first: what the number of an ioctl means elsewhere is not known.
+pub(crate) fn open(dir: &Path) -> Result<OwnedFd, NotMounted> {
+    let refused = |errno| NotMounted::Open { path: dir.to_path_buf(), errno };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(dir, flags, Mode::empty()).map_err(refused)?;
+    // `f_type` is signed on some machines.
+    if rustix::fs::fstatfs(&fd).map_err(refused)?.f_type as u64 != FUSE_MAGIC {
+        return Err(NotMounted::Other(dir.to_path_buf()));
+    }
+    Ok(fd)
+}
