@@ -2,7 +2,7 @@
 //!
 //! Nothing here is called with a lock held; the order of the locks is that of `lock`.
 
-use basalt_segments::Durable;
+use basalt_segments::{Durable, Quiet};
 use std::time::Duration;
 
 use basalt_device::BlockDevice;
@@ -15,6 +15,7 @@ use crate::error::Result;
 use crate::hotness::keep::Due;
 use crate::layout::BLOCK_SIZE;
 use crate::lock::{F2fs, note_failure};
+use crate::log::slack::SlackPace;
 use crate::mutant::{self, Mutant};
 use crate::statistics::{CheckpointCause, CleaningCause, Statistics};
 use crate::volume::Volume;
@@ -87,7 +88,9 @@ impl F2fs {
                 volume.note_freed(&prepared.freed);
                 let took = volume.clock.uptime().saturating_sub(start);
                 volume.note_checkpoint_time(took, blocks);
-                Ok(true)
+                let result = volume.note_slack_committed(&Quiet::while_locked());
+                note_failure(&mut volume, &result);
+                result.map(|()| true)
             }
             Err(error) => {
                 volume.fail(&error.to_string());
@@ -172,6 +175,9 @@ impl F2fs {
             }
         }
         // A failure was noted.
+        if self.prepare_slack(SlackPace::Idle).unwrap_or_default() {
+            return Some(IDLE_PAUSE);
+        }
         let more = self.clean_idle(IDLE_STEP).unwrap_or_default();
         let commit = self.with_volume(|volume| if more { volume.wants_commit() } else { volume.cleaner.has_emptied() });
         if commit && let Err(error) = self.free_cleaned(CleaningCause::Background, true) {

@@ -10,7 +10,7 @@ use basalt_segments::{Quiet, Segment, SegmentTable};
 
 use crate::error::{Error, Result};
 use crate::lock::{F2fs, note_failure};
-use crate::log::slack::SlackStep;
+use crate::log::slack::{SlackPace, SlackStep};
 use crate::options::Reclaim;
 use crate::statistics::{CheckpointCause, CleaningCause};
 use crate::submission::Submission;
@@ -28,25 +28,31 @@ impl F2fs {
     /// Before a change that writes about `weight` blocks: writes back when too much is dirty, cleans when free sections run short.
     pub(crate) fn make_room_for(&self, weight: u32) -> Result<()> {
         self.finish_flushed_commit()?;
-        self.prepare_slack(weight)?;
+        self.prepare_slack(SlackPace::Change)?;
         if self.device.is_crowded() && self.is_writable() {
             self.noting_failure(Submission::submit_or_leave)?;
         }
         make_room(&mut Writer(self), weight)
     }
 
-    /// Keeps slack ready for the logs where free segments run short: a piece of that work.
-    fn prepare_slack(&self, weight: u32) -> Result<()> {
+    /// Keeps slack ready for the logs where free segments run short: a piece of that work. Whether there was any.
+    pub(crate) fn prepare_slack(&self, pace: SlackPace) -> Result<bool> {
         if self.reclaim == Reclaim::Clean {
-            return Ok(());
+            return Ok(false);
         }
-        let step = self.volume.lock().next_slack_step(weight);
+        let cause = match pace {
+            SlackPace::Change => CleaningCause::Foreground,
+            SlackPace::Idle => CleaningCause::Background,
+        };
+        let step = self.volume.lock().next_slack_step(pace);
         match step {
-            SlackStep::Wait => Ok(()),
-            SlackStep::HandOut(found) => self.publish_slack(found),
-            SlackStep::Copy(most) => self.copy_islands(most, CleaningCause::Foreground),
-            SlackStep::Commit { wait } => self.free_cleaned(CleaningCause::Foreground, wait),
+            SlackStep::Wait => return Ok(false),
+            SlackStep::HandOut(found) => self.publish_slack(found)?,
+            SlackStep::Copy(_) => self.copy_islands(pace, cause)?,
+            SlackStep::Commit { wait } => self.free_cleaned(cause, wait)?,
+            SlackStep::Checkpoint => _ = self.checkpoint_if(true, CheckpointCause::Cleaning(cause))?,
         }
+        Ok(true)
     }
 
     /// Hands out what is ready, and reserves the slack of these segments, of data and of nodes; unless a checkpoint is under way.

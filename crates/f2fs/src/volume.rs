@@ -158,6 +158,11 @@ impl Volume {
         }
     }
 
+    /// Whether sections' worth of dead blocks wait for a checkpoint: where cleaning finds nothing to gain, that is what to do.
+    pub(crate) fn is_held_by_checkpoint(&self) -> bool {
+        self.table.pre_invalid_blocks() >= u64::from(self.table.section_blocks())
+    }
+
     /// Sections that the format reserves for cleaning.
     pub(crate) fn sections_reserved(&self) -> u32 {
         self.checkpoint.raw().rsvd_segment_count.get() / self.geometry.segments_per_section

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicI64, AtomicU32};
 use basalt_device::MemoryDevice;
 use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::{FormatOptions, format};
-use basalt_f2fs::{Clock, F2fs, OpenOptions, SystemClock};
+use basalt_f2fs::{Clock, F2fs, OpenOptions, Reclaim, SystemClock};
 use basalt_segments::cleaning::KeepFree;
+use basalt_segments::slack::DeviceClass;
 use basalt_segments::{SectionView, VictimPolicy};
 use basalt_testkit::rng::Rng;
 use basalt_vfs::{Caller, FileKind, FileSystem, InodeNumber, NewNode, Time};
@@ -43,9 +44,17 @@ fn close(fs: &F2fs, device: &MemoryDevice) {
 /// Each of 32 threads makes room, and then writes 1 MiB at once: all of them together must not take more than there is.
 #[test]
 fn many_that_change_a_full_volume_at_once_find_room() {
-    for keep_free in [KeepFree::Adaptive, KeepFree::Reserve] {
+    let ways = [
+        (KeepFree::Adaptive, Reclaim::Clean),
+        (KeepFree::Reserve, Reclaim::Clean),
+        (KeepFree::Adaptive, Reclaim::Slack),
+        (KeepFree::Adaptive, Reclaim::Partial),
+    ];
+    for (keep_free, reclaim) in ways {
         let device = formatted(512);
-        let options = OpenOptions { keep_free, ..OpenOptions::default() };
+        // With these times, nearly all that splits slack is copied out of the way.
+        let times = DeviceClass::Sd.device_times();
+        let options = OpenOptions { keep_free, reclaim, times, ..OpenOptions::default() };
         let fs = F2fs::open(device.clone(), options, Arc::new(SystemClock)).unwrap();
         let (ino, blocks) = file_of(&fs, 99);
         // Until cleaning has settled.
@@ -61,7 +70,7 @@ fn many_that_change_a_full_volume_at_once_find_room() {
                     for at in 0..25 {
                         let written = fs.write(ino, rng.below(blocks - LARGE) * BLOCK, &data, false);
                         let is_whole = matches!(written, Ok(bytes) if bytes == data.len());
-                        assert!(is_whole, "{keep_free:?}, thread {thread}, write {at}: {written:?}");
+                        assert!(is_whole, "{keep_free:?}, {reclaim:?}, thread {thread}, write {at}: {written:?}");
                         if thread % 4 == 0 {
                             fs.sync_file(ino, true).unwrap();
                         }
@@ -72,7 +81,7 @@ fn many_that_change_a_full_volume_at_once_find_room() {
         });
         // Two for cleaning, one for each log of nodes: a checkpoint always finds room.
         let least = least.into_inner();
-        assert!(least >= 3, "{keep_free:?}: {least} segments were free");
+        assert!(least >= 3, "{keep_free:?}, {reclaim:?}: {least} segments were free");
         close(&fs, &device);
     }
 }

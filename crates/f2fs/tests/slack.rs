@@ -1,8 +1,9 @@
 //! Slack space recycling: where free segments run short, logs fill the dead blocks of segments that are in use.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
-use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
 use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::checkpoint::choose::choose_pack;
 use basalt_f2fs::format::{FormatOptions, format};
@@ -187,6 +188,78 @@ fn cleaning_copies_less_where_logs_fill_slack() {
     let ((without, none), (with, some)) = (copied(OpenOptions::default()), copied(slack()));
     assert!(none == 0 && some > 3_000, "{none} and {some} blocks in slack");
     assert!(with * 4 < without, "{with} blocks copied with slack, {without} without");
+}
+
+/// Eight threads overwrite blocks of their own and fsync: whoever waits for a commit finds that another one has made it.
+#[test]
+fn threads_that_run_short_of_slack_share_commits() {
+    const THREADS: usize = 8;
+    let mut filled = Filled::new(128, 90, false, partial());
+    filled.overwrite(6_000);
+    let before = filled.fs.statistics();
+    let versions: Vec<Vec<(usize, u32)>> = std::thread::scope(|scope| {
+        let (fs, ino, blocks) = (&filled.fs, filled.ino, filled.now.len());
+        let overwrite = move |thread: usize| {
+            let mut rng = Rng::new(thread as u64);
+            let mut write = |step: usize| {
+                let index = rng.index(blocks / THREADS) * THREADS + thread;
+                let version = 1_000_000 + step as u32;
+                fs.write(ino, index as u64 * BLOCK, &content(index, version), false).unwrap();
+                if step.is_multiple_of(SYNC_EVERY) {
+                    fs.sync_file(ino, false).unwrap();
+                }
+                (index, version)
+            };
+            (0..1_500).map(&mut write).collect::<Vec<_>>()
+        };
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || overwrite(thread))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    versions.into_iter().flatten().for_each(|(index, version)| filled.now[index] = version);
+    let since = filled.fs.statistics().since(&before);
+    assert!(since.written.islands_copied > 1_000, "{since:?}");
+    // A batch has some 2,000 blocks of slack.
+    assert!(since.written.slack_blocks > 500 * since.checkpoints.cleaning, "{since:?}");
+    filled.expect_content();
+    filled.reopen();
+    filled.expect_content();
+}
+
+/// What lies between two blocks that are copied cannot be read, and nobody needs it.
+#[test]
+fn an_unreadable_dead_block_keeps_nothing_from_being_copied() {
+    let memory = Arc::new(MemoryDevice::new(128 << 20, 512));
+    format(&*memory, &FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() }, &mut |_, _| {}).unwrap();
+    let faulty = Arc::new(FaultyDevice::new(memory));
+    // Reads of several blocks fail wherever the file's data lies; those of one do not.
+    let main = u64::from(Geometry::read(&*faulty).unwrap().0.main) * BLOCK;
+    let options = OpenOptions { cache_bytes: 4 << 20, background_cleaning: false, ..partial() };
+    let fs = F2fs::open(faulty.clone(), options, Arc::new(SystemClock)).unwrap();
+    let ino = fs.create(fs.root(), b"file", &FILE, &Caller::default()).unwrap().ino;
+    let blocks = (fs.stat_fs().unwrap().available * 88 / 100) as usize;
+    let mut now = vec![0; blocks];
+    let mut rng = Rng::new(3);
+    let write = |index: usize, now: &mut Vec<u32>| {
+        now[index] += 1;
+        fs.write(ino, index as u64 * BLOCK, &content(index, now[index]), false).unwrap();
+    };
+    (0..blocks).for_each(|index| write(index, &mut now));
+    fs.sync().unwrap();
+    faulty.fail_when(move |request| {
+        let is_long_read = request.kind == RequestKind::Read && request.offset >= main && request.length > BLOCK;
+        is_long_read.then_some(ErrorKind::Other)
+    });
+    for step in 1..=6_000 {
+        write(rng.index(blocks), &mut now);
+        if step % SYNC_EVERY == 0 {
+            fs.sync_file(ino, false).unwrap();
+        }
+    }
+    assert!(faulty.injected() > 10, "no read of several blocks failed");
+    assert!(fs.statistics().written.islands_copied > 1_000, "{:?}", fs.statistics().written);
+    faulty.heal();
+    expect(&fs, ino, &now, &now);
+    fs.close().unwrap();
 }
 
 /// Of each segment the first owner is impossible. Nobody knows whose blocks these are, so no log goes there, and no checkpoint takes the owners

@@ -85,7 +85,6 @@ impl Volume {
         self.checkpoint.end();
         let sections: Vec<Section> = prepared.freed.iter().map(|&segment| self.table.section_of(segment)).collect();
         self.cleaner.note_checkpoint(&sections);
-        self.note_slack_committed();
     }
 
     /// The bytes of the whole pack and where it goes; the state moves on to the new version.

@@ -123,7 +123,13 @@ impl Volume {
         let (Some(&first), Some(&last)) = (near.first(), near.last()) else { return Ok(()) };
         let base = self.geometry.in_segment(segment, 0);
         let are_nodes = self.table.kind(segment).is_node();
-        let bytes = read_blocks(&*self.device, base + first, (last - first + 1) as usize)?;
+        let bytes = match read_blocks(&*self.device, base + first, (last - first + 1) as usize) {
+            // Perhaps only what lies between cannot be read, and nobody needs that.
+            Err(error) if error.is_from_reading() && near.len() > 1 => {
+                return near.chunks(1).try_for_each(|one| self.move_near(segment, summary, one, cause));
+            }
+            read => read?,
+        };
         self.record.read_victim(cause, u64::from(last - first + 1));
         for &offset in near {
             let from = if mutant::active(Mutant::WrongBlockCopied) { first } else { offset };

@@ -9,16 +9,19 @@ use basalt_segments::Segment;
 use basalt_segments::slack::DeviceTimes;
 
 use super::plan::ToMove;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::lock::F2fs;
+use crate::log::slack::{SlackPace, SlackStep};
 use crate::statistics::CleaningCause;
 use crate::volume::Volume;
 
 impl F2fs {
-    /// Copies up to `most` blocks of one segment out of the way of the log that will fill its slack.
-    pub(crate) fn copy_islands(&self, most: u32, cause: CleaningCause) -> Result<()> {
+    /// Copies some blocks of one segment out of the way of the log that will fill its slack.
+    pub(crate) fn copy_islands(&self, pace: SlackPace, cause: CleaningCause) -> Result<()> {
         let _one = self.cleaning.lock();
+        // Others may have copied them, or taken the room, while this one waited for its turn.
+        let SlackStep::Copy(most) = self.volume.lock().next_slack_step(pace) else { return Ok(()) };
         self.move_what_is_read(
             cause,
             |volume| volume.next_island(most),
@@ -48,19 +51,27 @@ impl Volume {
 
     fn copy_island(&mut self, most: u32, cause: CleaningCause) -> Result<()> {
         let Some(ToMove { segment, offsets }) = self.next_island(most) else { return Ok(()) };
-        match self.counting_copies(|volume| volume.move_blocks(segment, &offsets, cause)) {
+        let before = self.record.written().blocks_moved;
+        let result = self.counting_copies(|volume| volume.move_blocks(segment, &offsets, cause));
+        self.record.copied_islands(self.record.written().blocks_moved - before);
+        match result {
             Err(error) if error.is_from_reading() => {
                 tracing::warn!(%segment, %error, "a block cannot be copied out of the way; the segment is left as it is");
                 self.leave_out_of_batch(segment);
-                Ok(())
+                return Ok(());
             }
-            result => {
-                result?;
-                self.record.copied_islands(offsets.len() as u64);
-                self.slack.note_copied(segment, &offsets);
-                Ok(())
+            // What was copied stays so; cleaning makes room.
+            Err(Error::Refused(basalt_vfs::Error::NoSpace)) => {
+                self.give_batch_up();
+                return Ok(());
             }
+            result => result?,
         }
+        let load = self.load();
+        self.slack.note_copied(segment, &offsets, load.demand());
+        // Nodes that point to what was copied are no new demand.
+        self.cleaner.note_step(&load);
+        Ok(())
     }
 
     /// No log goes to this segment, and it is no victim.

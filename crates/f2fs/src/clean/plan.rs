@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use zerocopy::FromBytes;
 
-use basalt_segments::cleaning::{Moved, Purpose};
+use basalt_segments::cleaning::{Moved, Pressure, Purpose};
 
 use super::near_each_other;
 use crate::error::Result;
@@ -179,10 +179,10 @@ impl Volume {
     /// What this work copies is what the next commit tells of.
     pub(super) fn counting_copies<T>(&mut self, work: impl FnOnce(&mut Volume) -> Result<T>) -> Result<T> {
         let before = self.record.statistics();
-        let result = work(self)?;
+        let result = work(self);
         let copied = self.record.statistics().since(&before).cleaning.total();
         self.journal.note_copied(copied.blocks_copied - copied.pre_invalid_copied, copied.pre_invalid_copied);
-        Ok(result)
+        result
     }
 
     /// Plans foreground cleaning unless a plan exists; false if cleaning would gain nothing.
@@ -191,7 +191,8 @@ impl Volume {
         let (reserved, now) = (self.sections_reserved(), self.mounted_seconds());
         let policy = Informed::new(self.options.victim, &*self.placement);
         let mut gains = self.cleaner.plan_when_needed(&self.table, policy.policy(), reserved, now);
-        if !gains && self.return_slack() {
+        let is_pressing = matches!(self.pressure(), Pressure::Hard | Pressure::Low);
+        if !gains && is_pressing && self.return_slack() {
             self.cleaner.forget_vain();
             let policy = Informed::new(self.options.victim, &*self.placement);
             gains = self.cleaner.plan_when_needed(&self.table, policy.policy(), reserved, now);

@@ -1,7 +1,7 @@
 //! Committing what was cleaned by the journal.
 //!
 //! 1. Under the volume's lock: everything that waits goes to the device, and the moves into journal blocks behind those of before.
-//! 2. One flush that begins after that, whoever asks for it: only who is short of free sections waits for one, others go on until an fsync
+//! 2. One flush that begins after that, whoever asks for it: only who is short of free sections, or of slack, waits for one, others go on until an fsync
 //!    or somebody else has had one.
 //! 3. Under the lock: the old places are forgotten, and segments that nothing needs any more are free.
 //!
@@ -9,7 +9,7 @@
 //! blocks may reach the device before the copies they tell of; recovery looks at those of the last commit, so one flush is enough, and
 //! nothing is reused in front of it.
 
-use basalt_segments::{Durable, Section, Segment};
+use basalt_segments::{Durable, Quiet, Section, Segment};
 use rustc_hash::FxHashMap;
 use zerocopy::little_endian::{U16, U32, U64};
 
@@ -85,7 +85,9 @@ impl F2fs {
         let mut volume = self.volume.lock();
         volume.release_freed(&freed, durable);
         volume.note_freed(&freed);
-        Ok(true)
+        let result = volume.note_slack_committed(&Quiet::while_locked());
+        note_failure(&mut volume, &result);
+        result.map(|()| true)
     }
 
     /// Keeps every other F2FS off the volume, before the first journal block or delta is written. In the turn of checkpoints.
@@ -202,7 +204,6 @@ impl Volume {
     fn release_freed(&mut self, freed: &[Segment], durable: Durable) {
         self.table.release(freed, durable);
         self.forget_blocks_of(freed);
-        self.note_slack_committed();
         self.checkpoint.since_mut().forget_unsealed(|address| {
             let segment = self.geometry.segment_of(address);
             freed.binary_search(&segment).is_ok()

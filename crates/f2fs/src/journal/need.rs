@@ -40,11 +40,6 @@ impl Volume {
         self.journal.has_commits() && free < self.recovery_segments(self.journal.pointing() + more as usize)
     }
 
-    /// Whether sections' worth of dead blocks wait for a checkpoint: where cleaning finds nothing to gain, that is what to do.
-    pub(crate) fn is_held_by_checkpoint(&self) -> bool {
-        self.table.pre_invalid_blocks() >= u64::from(self.table.section_blocks())
-    }
-
     /// Segments that recovery may need where so many nodes point to moved blocks.
     pub(super) fn recovery_segments(&self, pointing: usize) -> u32 {
         let since = self.checkpoint.since();

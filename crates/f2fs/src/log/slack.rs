@@ -20,6 +20,8 @@ use crate::volume::Volume;
 
 /// Blocks of slack that a segment has at least: each costs a summary that is read and written.
 const LEAST: u32 = BLOCKS_PER_SEGMENT / 16;
+/// Blocks that are copied in one go while nobody waits.
+const IDLE_STEP: u32 = 128;
 
 /// What keeps slack ready for the logs.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,6 +34,17 @@ pub(crate) enum SlackStep {
     Copy(u32),
     /// A commit of what was copied; whether it is waited for.
     Commit { wait: bool },
+    /// A checkpoint: nothing is slack, because the last one needs what is dead.
+    Checkpoint,
+}
+
+/// Who keeps slack ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SlackPace {
+    /// Whoever is about to change something, in proportion to what is written.
+    Change,
+    /// Nobody waits: there is time for all of it.
+    Idle,
 }
 
 /// A segment in whose slack a log goes on.
@@ -53,33 +66,49 @@ impl Volume {
         self.fills_slack() && self.cleaner.wants_slack(&self.table, &self.load())
     }
 
-    /// What comes next to keep slack ready, before a change of `weight` blocks.
-    pub(crate) fn next_slack_step(&mut self, weight: u32) -> SlackStep {
+    /// What comes next to keep slack ready.
+    pub(crate) fn next_slack_step(&mut self, pace: SlackPace) -> SlackStep {
         if !self.fills_slack() {
             return SlackStep::Wait;
         }
-        if let Some(batch) = &self.slack.batch {
-            return self.next_step_of(batch, weight);
+        // Cleaning needs its segments, and the room that copies would take.
+        if self.slack.batch.is_some() && self.lacks_room_for_copies() {
+            self.give_batch_up();
         }
-        let found = self.find_slack();
-        if found.iter().all(Vec::is_empty) { SlackStep::Wait } else { SlackStep::HandOut(found) }
+        if let Some(batch) = &self.slack.batch {
+            return self.next_step_of(batch, pace);
+        }
+        match self.find_slack() {
+            Some(found) if found.iter().any(|found| !found.is_empty()) => SlackStep::HandOut(found),
+            Some(_) if self.runs_short() && self.is_held_by_checkpoint() => SlackStep::Checkpoint,
+            _ => SlackStep::Wait,
+        }
     }
 
-    fn next_step_of(&self, batch: &SlackBatch, weight: u32) -> SlackStep {
-        let is_waited_for = self.slack.runs_short();
+    /// Whether logs that write data may find no slack before more is ready.
+    fn runs_short(&self) -> bool {
+        self.slack.runs_short(|slack| self.table.is_promised(slack))
+    }
+
+    fn lacks_room_for_copies(&self) -> bool {
+        let load = self.load();
+        load.is_low(&self.table) || !load.has_workspace(&self.table)
+    }
+
+    fn next_step_of(&self, batch: &SlackBatch, pace: SlackPace) -> SlackStep {
+        let is_waited_for = pace == SlackPace::Idle || self.runs_short() && self.wants_slack();
         if batch.is_ready(&self.table) || self.is_ready_too_early(batch) {
             SlackStep::HandOut([Vec::new(), Vec::new()])
         } else if batch.is_copied(&self.table) {
-            // Somebody's flush will come by, as long as nobody waits for it.
-            let is_under_way = self.journal.sections_committing().is_some();
-            if is_under_way && !is_waited_for { SlackStep::Wait } else { SlackStep::Commit { wait: is_waited_for } }
+            // As long as nobody waits for it, somebody's flush will come by; and without a journal, a checkpoint.
+            let comes_by = !self.journal.is_on() || self.journal.sections_committing().is_some();
+            if comes_by && !is_waited_for { SlackStep::Wait } else { SlackStep::Commit { wait: is_waited_for } }
         } else {
-            let load = self.load();
-            match batch.due(load.written, weight, is_waited_for) {
-                0 => SlackStep::Wait,
-                _ if !load.has_workspace(&self.table) => SlackStep::Wait,
-                due => SlackStep::Copy(due),
-            }
+            let due = match pace {
+                SlackPace::Change => batch.due(self.load().demand(), is_waited_for),
+                SlackPace::Idle => IDLE_STEP,
+            };
+            if due == 0 { SlackStep::Wait } else { SlackStep::Copy(due) }
         }
     }
 
@@ -88,40 +117,66 @@ impl Volume {
         self.slack.batch.as_ref().map_or(0, |batch| batch.gain_of_commit(&self.table))
     }
 
-    /// A commit, or a checkpoint, holds.
-    pub(crate) fn note_slack_committed(&mut self) {
-        if let Some(batch) = &mut self.slack.batch {
-            batch.note_commit(&self.table);
+    /// A commit, or a checkpoint, holds: hands out what is ready by it, before anybody else commits for the same.
+    pub(crate) fn note_slack_committed(&mut self, quiet: &Quiet) -> Result<()> {
+        let Some(batch) = &mut self.slack.batch else { return Ok(()) };
+        batch.note_commit(&self.table);
+        if batch.is_ready(&self.table) {
+            self.write_runs()?;
+            self.hand_out_batch(quiet);
         }
+        Ok(())
     }
 
-    /// The segments whose slack is to be reserved next, of data and of nodes: where it is wanted, and there is little.
-    fn find_slack(&mut self) -> [Vec<Segment>; 2] {
-        let written = *self.record.written();
-        let missing = [false, true].map(|of_nodes| self.slack.missing(of_nodes, &written));
+    /// Hands what waits in the runs of logs to the device: it would land on what is written to the same place by another.
+    fn write_runs(&mut self) -> Result<()> {
+        if !mutant::active(Mutant::PendingOverSlack) {
+            self.writer.write_all(&*self.device)?;
+        }
+        Ok(())
+    }
+
+    /// The segments whose slack is to be reserved next, of data and of nodes: where it is wanted, and there is little. `None` where it is not.
+    fn find_slack(&mut self) -> Option<[Vec<Segment>; 2]> {
+        let missing = self.missing_slack();
         if missing == [0, 0] || !self.wants_slack() {
-            return [Vec::new(), Vec::new()];
+            return None;
         }
         let skip = |section| self.cleaner.avoids(section) || self.cleaner.empties(section);
         let find = |of_nodes| self.table.most_slack(of_nodes, LEAST, missing[usize::from(of_nodes)], &skip);
         let found = [false, true].map(find);
-        for (of_nodes, found) in [false, true].into_iter().zip(&found) {
+        if found.iter().all(Vec::is_empty) {
+            self.note_search(&found);
+        }
+        Some(found)
+    }
+
+    /// Segments whose slack has to be searched for, of data and of nodes.
+    fn missing_slack(&self) -> [usize; 2] {
+        let written = self.load().written;
+        [false, true].map(|of_nodes| self.slack.missing(of_nodes, written))
+    }
+
+    /// What was searched for is reserved now, or was not found.
+    fn note_search(&mut self, found: &[Vec<Segment>; 2]) {
+        let (missing, written) = (self.missing_slack(), self.load().written);
+        for (of_nodes, found) in [false, true].into_iter().zip(found) {
             let missing = missing[usize::from(of_nodes)];
             if missing > 0 {
-                self.slack.note_search(of_nodes, found.len() == missing, &written);
+                self.slack.note_search(of_nodes, found.len() >= missing, written);
             }
         }
-        found
     }
 
     /// Reserves the slack of these segments, of data and of nodes, for the logs; planned by these times of the device.
     pub(crate) fn reserve_slack(&mut self, found: [Vec<Segment>; 2], times: &DeviceTimes, quiet: &Quiet) -> Result<()> {
-        // What waits in a log's run would land on what is written to the same place by another.
-        if !mutant::active(Mutant::PendingOverSlack) {
-            self.writer.write_all(&*self.device)?;
-        }
+        self.write_runs()?;
         self.slack.retain(|slack| self.table.is_promised(slack));
         self.hand_out_batch(quiet);
+        if found.iter().all(Vec::is_empty) {
+            return Ok(());
+        }
+        self.note_search(&found);
         if self.is_cleaning_better_for(&found[0], times) {
             self.return_slack();
             return Ok(());
@@ -143,24 +198,24 @@ impl Volume {
             self.slack.add(of_nodes, reserved);
         }
         if !batch.is_empty() {
-            self.slack.batch = Some(SlackBatch::new(batch, self.load().written));
+            self.slack.batch = Some(SlackBatch::new(batch, self.load().demand()));
         }
         Ok(())
     }
 
-    /// Whether segments of data like these are better emptied than filled. If none was searched for, as it was before.
+    /// Whether segments of data like these are better emptied than filled.
     fn is_cleaning_better_for(&mut self, found: &[Segment], times: &DeviceTimes) -> bool {
-        if self.options.reclaim == Reclaim::Partial && !found.is_empty() {
-            let dead: Vec<[u64; 8]> = found.iter().map(|&segment| self.table.slack_after_commit(segment)).collect();
-            let is_better = are_better_emptied(&dead, times);
-            self.slack.note_preference(is_better, self.record.written());
-        }
+        let dead: Vec<[u64; 8]> = found.iter().map(|&segment| self.table.slack_after_commit(segment)).collect();
+        let is_better =
+            self.options.reclaim == Reclaim::Partial && !dead.is_empty() && are_better_emptied(&dead, times);
+        self.slack.note_preference(is_better, self.load().written);
         self.slack.prefers_cleaning()
     }
 
     /// Reserves those of these segments out of which something is to be copied first, with the plans. The others are to be filled as they are.
     fn plan_slack(&mut self, segments: Vec<Segment>, times: &DeviceTimes) -> (Vec<(Promise, SlackPlan)>, Vec<Segment>) {
         let is_planned = self.options.reclaim == Reclaim::Partial && self.slack.batch.is_none();
+        let is_planned = is_planned && !self.lacks_room_for_copies();
         if !is_planned || segments.is_empty() {
             return (Vec::new(), segments);
         }
@@ -199,12 +254,17 @@ impl Volume {
     /// Makes victims of all that is reserved, where cleaning finds no others. Whether there was something.
     pub(crate) fn return_slack(&mut self) -> bool {
         let slack = self.slack.take_all();
-        let promises = self.slack.batch.take().map(SlackBatch::into_promises).unwrap_or_default();
-        let is_promised = |slack: &Slack| self.table.is_promised(slack);
-        let was_reserved = slack.iter().any(is_promised) || promises.iter().any(|promise| self.table.holds(promise));
+        let was_reserved = slack.iter().any(|slack| self.table.is_promised(slack));
         slack.into_iter().for_each(|slack| self.table.return_slack(slack));
+        self.give_batch_up() || was_reserved
+    }
+
+    /// Makes victims of the segments that are being made ready. Whether there were some.
+    pub(crate) fn give_batch_up(&mut self) -> bool {
+        let promises = self.slack.batch.take().map(SlackBatch::into_promises).unwrap_or_default();
+        let were_reserved = promises.iter().any(|promise| self.table.holds(promise));
         promises.into_iter().for_each(|promise| self.table.break_promise(promise));
-        was_reserved
+        were_reserved
     }
 
     /// No seal lists what lies in slack: it is dead, nobody misses it, and a seal would tell the wrong bytes of what is written there next.

@@ -3,8 +3,6 @@
 use basalt_segments::slack::SlackBatch;
 use basalt_segments::{Segment, SegmentTable, Slack};
 
-use crate::statistics::Counters;
-
 /// Segments of data that are reserved at a time, and of nodes: more would be no victims.
 const RESERVED: [usize; 2] = [12, 2];
 /// Blocks written until the next search, which goes through the whole table.
@@ -43,17 +41,17 @@ impl SlackStock {
 
     /// Whether emptying segments is better than filling their slack, as it was found now that so much was written. If so, that is asked again only when
     /// much more was.
-    pub(super) fn note_preference(&mut self, for_cleaning: bool, written: &Counters) {
+    pub(super) fn note_preference(&mut self, for_cleaning: bool, written: u64) {
         self.prefers_cleaning = for_cleaning;
         if for_cleaning {
-            self.next = [blocks(written) + NEXT_IN_VAIN; 2];
+            self.next = [written + NEXT_IN_VAIN; 2];
         }
     }
 
-    /// These blocks of a segment that is made ready were copied.
-    pub(crate) fn note_copied(&mut self, segment: Segment, blocks: &[u32]) {
+    /// These blocks of a segment that is made ready were copied, which led to this demand.
+    pub(crate) fn note_copied(&mut self, segment: Segment, blocks: &[u32], demand: u64) {
         if let Some(batch) = &mut self.batch {
-            batch.note_copied(segment, blocks);
+            batch.note_copied(segment, blocks, demand);
         }
     }
 
@@ -64,9 +62,10 @@ impl SlackStock {
         }
     }
 
-    /// Whether logs that write data may find none before more is ready: a third is left, which one request that writes back can fill.
-    pub(super) fn runs_short(&self) -> bool {
-        self.stock[0].len() * 3 <= RESERVED[0]
+    /// Whether logs that write data may find none before more is ready: a third of what there should be holds, which one request that writes back
+    /// can fill.
+    pub(super) fn runs_short(&self, holds: impl Fn(&Slack) -> bool) -> bool {
+        self.stock[0].iter().filter(|slack| holds(slack)).count() * 3 <= RESERVED[0]
     }
 
     /// Takes all.
@@ -86,22 +85,18 @@ impl SlackStock {
 
     /// Segments of nodes, or of data, that are to be searched for: none where more than half are there, the last search was just now, or some are
     /// being made ready.
-    pub(super) fn missing(&self, of_nodes: bool, written: &Counters) -> usize {
+    pub(super) fn missing(&self, of_nodes: bool, written: u64) -> usize {
         let at = usize::from(of_nodes);
         let (there, full) = (self.stock[at].len(), RESERVED[at]);
         let is_enough = there * 2 > full || self.batch.is_some();
-        if is_enough || blocks(written) < self.next[at] { 0 } else { full - there }
+        if is_enough || written < self.next[at] { 0 } else { full - there }
     }
 
     /// So many of those that were missing were found, now that so much was written.
-    pub(super) fn note_search(&mut self, of_nodes: bool, is_enough: bool, written: &Counters) {
+    pub(super) fn note_search(&mut self, of_nodes: bool, is_enough: bool, written: u64) {
         let pause = if is_enough { NEXT_SEARCH } else { NEXT_IN_VAIN };
-        self.next[usize::from(of_nodes)] = blocks(written) + pause;
+        self.next[usize::from(of_nodes)] = written + pause;
     }
-}
-
-fn blocks(written: &Counters) -> u64 {
-    written.data_blocks + written.node_blocks
 }
 
 #[cfg(test)]
@@ -121,10 +116,6 @@ mod tests {
         (0..count).filter_map(&mut reserve).collect()
     }
 
-    fn written(data_blocks: u64) -> Counters {
-        Counters { data_blocks, ..Counters::default() }
-    }
-
     #[test]
     fn what_was_found_first_is_taken_first_and_of_that_the_best() {
         let mut stock = SlackStock::default();
@@ -140,16 +131,27 @@ mod tests {
     #[test]
     fn more_is_searched_for_where_half_is_gone_and_seldom_where_there_is_none() {
         let mut stock = SlackStock::default();
-        assert_eq!([false, true].map(|of_nodes| stock.missing(of_nodes, &written(0))), [4, 2]);
-        stock.add(false, slack(3));
-        stock.note_search(false, true, &written(10));
-        stock.note_search(true, false, &written(10));
-        assert_eq!(stock.missing(false, &written(1000)), 0, "three of four are more than half");
+        assert_eq!([false, true].map(|of_nodes| stock.missing(of_nodes, 0)), [12, 2]);
+        stock.add(false, slack(7));
+        stock.note_search(false, true, 10);
+        stock.note_search(true, false, 10);
+        assert_eq!(stock.missing(false, 1000), 0, "seven of twelve are more than half");
         assert!(stock.take(false).is_some());
-        assert_eq!([73, 74].map(|blocks| stock.missing(false, &written(blocks))), [0, 2]);
-        assert_eq!([1033, 1034].map(|blocks| stock.missing(true, &written(blocks))), [0, 2]);
+        assert_eq!([73, 74].map(|blocks| stock.missing(false, blocks)), [0, 6]);
+        assert_eq!([1033, 1034].map(|blocks| stock.missing(true, blocks)), [0, 2]);
+        assert!(!stock.runs_short(|_| true) && stock.runs_short(|slack| slack.segment() < Segment::new(4)));
         stock.retain(|slack| slack.segment() == Segment::new(2));
-        assert_eq!(stock.missing(false, &written(1000)), 3);
+        assert_eq!((stock.missing(false, 1000), stock.runs_short(|_| true)), (11, true));
         assert_eq!(stock.take_all().len(), 1);
+    }
+
+    #[test]
+    fn where_cleaning_is_better_that_is_asked_again_later() {
+        let mut stock = SlackStock::default();
+        stock.note_preference(true, 100);
+        assert!(stock.prefers_cleaning());
+        assert_eq!([1123, 1124].map(|written| stock.missing(false, written)), [0, 12]);
+        stock.note_preference(false, 1124);
+        assert!(!stock.prefers_cleaning());
     }
 }

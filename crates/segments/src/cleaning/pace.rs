@@ -140,7 +140,8 @@ impl Load {
     }
 
     /// Whether the next change, or cleaning, might run into the end of the free sections.
-    pub(super) fn is_low(&self, table: &SegmentTable) -> bool {
+    #[must_use]
+    pub fn is_low(&self, table: &SegmentTable) -> bool {
         table.free_sections() < self.least_sections(table)
     }
 

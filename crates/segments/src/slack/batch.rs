@@ -8,7 +8,7 @@ use crate::{Promise, Segment, SegmentTable};
 
 /// What is copied in the smallest step, in blocks: fewer are not worth a request.
 const STEP_MIN: u64 = 32;
-/// The most that is copied for each block that a change writes.
+/// The most that is copied for each block that was written, or waits to be, since the step before.
 const STEP_MAX: u64 = 64;
 /// The same where no slack is left.
 const STEP_HARD: u64 = 128;
@@ -48,32 +48,38 @@ pub struct SlackBatch {
     gained: u64,
     to_copy: u64,
     copied: u64,
-    /// Blocks that had been written when it began.
+    /// The [demand](crate::cleaning::Load::demand) when it began, and at the last step.
     began: u64,
+    reckoned: u64,
     /// Commits that held since all is copied.
     commits: u32,
 }
 
 impl SlackBatch {
-    /// Of these segments, once so many blocks were written.
+    /// Of these segments, at this [demand](crate::cleaning::Load::demand).
     #[must_use]
-    pub fn new(members: Vec<(Promise, SlackPlan)>, written: u64) -> SlackBatch {
+    pub fn new(members: Vec<(Promise, SlackPlan)>, demand: u64) -> SlackBatch {
         let sum = |of: fn(&SlackPlan) -> u32| members.iter().map(|(_, plan)| u64::from(of(plan))).sum();
         let (gained, to_copy) = (sum(|plan| plan.gained), sum(SlackPlan::copied));
         let members = members.into_iter().map(|(promise, plan)| Member { promise, plan, from: 0 }).collect();
-        SlackBatch { members, gained, to_copy, copied: 0, began: written, commits: 0 }
+        SlackBatch { members, gained, to_copy, copied: 0, began: demand, reckoned: demand, commits: 0 }
     }
 
-    /// Blocks that a change of `weight` blocks has to copy, now that so many were written: in proportion, so that all are copied in time. Where
-    /// no slack is left, it hurries. None where they are too few for a request.
+    /// Blocks that a change has to copy at this demand: in proportion to what is written, so that all are copied in time. Where hardly any slack is
+    /// left, it hurries. None where they are too few for a request, or nothing is written.
     #[must_use]
-    pub fn due(&self, written: u64, weight: u32, hurries: bool) -> u32 {
-        let rest = self.to_copy.saturating_sub(self.copied).max(STEP_MIN);
-        let since = written.saturating_sub(self.began) + u64::from(weight);
+    pub fn due(&self, demand: u64, hurries: bool) -> u32 {
+        let rest = self.rest();
+        let since = demand.saturating_sub(self.began);
         let in_time = (self.to_copy * HASTE * since).div_ceil(self.gained.max(1)).saturating_sub(self.copied);
-        let most = if hurries { STEP_HARD } else { STEP_MAX } * u64::from(weight.max(1));
+        let most = if hurries { STEP_HARD } else { STEP_MAX } * demand.saturating_sub(self.reckoned);
         let due = if hurries { rest } else { in_time.min(rest) };
-        if due < STEP_MIN { 0 } else { due.min(most) as u32 }
+        if due < STEP_MIN { 0 } else { due.min(most).min(u64::from(u32::MAX)) as u32 }
+    }
+
+    /// Blocks that are left to copy; more than none, as some that are left may not have been planned.
+    fn rest(&self) -> u64 {
+        self.to_copy.saturating_sub(self.copied).max(STEP_MIN)
     }
 
     /// What is copied next, at most so many blocks of one segment, rising. `None` where all is copied.
@@ -85,9 +91,10 @@ impl SlackBatch {
         })
     }
 
-    /// These blocks of a segment were copied.
-    pub fn note_copied(&mut self, segment: Segment, blocks: &[u32]) {
+    /// These blocks of a segment were copied, which led to this demand.
+    pub fn note_copied(&mut self, segment: Segment, blocks: &[u32], demand: u64) {
         self.copied += blocks.len() as u64;
+        self.reckoned = self.reckoned.max(demand);
         let next = blocks.last().map_or(0, |last| last + 1);
         self.members
             .iter_mut()
@@ -110,10 +117,14 @@ impl SlackBatch {
         self.members.iter().all(|member| member.is_copied(table))
     }
 
-    /// Blocks that the commit which is due gains; none while there is something to copy.
+    /// Blocks that wait for a commit, and for nothing else; none while there is something to copy.
     #[must_use]
     pub fn gain_of_commit(&self, table: &SegmentTable) -> u64 {
-        if self.is_copied(table) { self.gained } else { 0 }
+        if !self.is_copied(table) || self.commits >= COMMITS_MAX {
+            return 0;
+        }
+        let waiting = self.members.iter().filter(|member| !member.is_ready(table));
+        waiting.map(|member| u64::from(member.plan.gained)).sum()
     }
 
     /// A commit holds.
@@ -177,7 +188,7 @@ mod tests {
         for &offset in &blocks {
             assert!(table.clear_live(MainBlock::in_segment(segment, offset), 2));
         }
-        batch.note_copied(segment, &blocks);
+        batch.note_copied(segment, &blocks, 1000);
         Some((segment.get(), blocks))
     }
 
@@ -253,12 +264,13 @@ mod tests {
     fn copies_keep_pace_with_what_is_written() {
         let mut table = table();
         let mut batch = batch(&mut table, &[10..90]);
-        let due = |batch: &SlackBatch, written: u64| batch.due(1000 + written, 1, false);
-        assert_eq!([0, 57, 58, 149, 299, 9999].map(|written| due(&batch, written)), [0, 0, 32, 64, 64, 64]);
-        assert_eq!(batch.due(1000, 1, true), 128, "somebody runs short");
-        assert_eq!((batch.due(2000, 9, false), batch.due(2000, 2, true)), (160, 160), "no more than there is");
-        batch.note_copied(Segment::new(0), &(10..90).collect::<Vec<_>>());
-        assert_eq!([299, 419, 420].map(|written| due(&batch, written)), [64, 64, 64]);
-        assert_eq!([148, 418 - 270].map(|written| due(&batch, written)), [0, 0], "it is ahead");
+        let due = |batch: &SlackBatch, written: u64| batch.due(1000 + written, false);
+        assert_eq!([0, 58, 59, 149, 300, 9999].map(|written| due(&batch, written)), [0, 0, 32, 80, 160, 160]);
+        assert_eq!([0, 1, 2].map(|written| batch.due(1000 + written, true)), [0, 128, 160], "somebody runs short");
+        batch.note_copied(Segment::new(0), &(10..90).collect::<Vec<_>>(), 1150);
+        assert_eq!([150, 209, 210, 211].map(|written| due(&batch, written)), [0, 32, 32, 33]);
+        assert_eq!([150, 151].map(|written| batch.due(1000 + written, true)), [0, 80], "nothing was written since");
+        batch.note_copied(Segment::new(1), &(10..90).collect::<Vec<_>>(), 1200);
+        assert_eq!(batch.due(1201, true), 32, "what was not planned");
     }
 }
