@@ -22,12 +22,12 @@ fn devices_are_listed_with_their_numbers() {
 
     let json = run("lab devices --json").ok();
     let lines: Vec<serde_json::Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(lines.len(), 12);
+    assert_eq!(lines.len(), 13);
     assert_eq!(lines[0]["name"], "ssd-h");
     // Times are whole nanoseconds.
     let random_write = lines[0]["random_write"].as_f64().unwrap();
     assert!((random_write - 5.3).abs() < 1e-4, "{random_write}");
-    assert_eq!((&lines[9]["kind"], &lines[9]["read_ns"]), (&"nand-chip".into(), &77_800.into()));
+    assert_eq!((&lines[10]["kind"], &lines[10]["read_ns"]), (&"nand-chip".into(), &77_800.into()));
 }
 
 #[test]

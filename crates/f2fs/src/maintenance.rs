@@ -50,6 +50,15 @@ impl F2fs {
         self.checkpoint_in_turn(force, cause)
     }
 
+    /// Writes a checkpoint if sections' worth of dead blocks wait for one: whoever had the turn before may have taken it.
+    pub(crate) fn checkpoint_where_held(&self, cause: CleaningCause) -> Result<()> {
+        let _turn = self.take_turn();
+        if self.with_volume(Volume::is_held_by_checkpoint) {
+            self.checkpoint_in_turn(true, CheckpointCause::Cleaning(cause))?;
+        }
+        Ok(())
+    }
+
     /// As [`checkpoint_if`](Self::checkpoint_if), by who has the turn.
     fn checkpoint_in_turn(&self, force: bool, cause: CheckpointCause) -> Result<bool> {
         self.write_ordered_in_pieces()?;

@@ -50,7 +50,7 @@ impl F2fs {
             SlackStep::HandOut(found) => self.publish_slack(found)?,
             SlackStep::Copy(_) => self.copy_islands(pace, cause)?,
             SlackStep::Commit { wait } => self.free_cleaned(cause, wait)?,
-            SlackStep::Checkpoint => _ = self.checkpoint_if(true, CheckpointCause::Cleaning(cause))?,
+            SlackStep::Checkpoint => self.checkpoint_where_held(cause)?,
         }
         Ok(true)
     }
