@@ -24,6 +24,8 @@ use crate::volume::Volume;
 const NODES_OF_CHECKPOINT: usize = 4096;
 /// Live blocks moved by one piece of background cleaning.
 const IDLE_STEP: u32 = 128;
+/// Sections that are emptied together because somebody asked for it: they take room until they are freed.
+const REQUESTED_TOGETHER: u32 = 8;
 /// Pause between two pieces of background cleaning.
 const IDLE_PAUSE: Duration = Duration::from_millis(10);
 
@@ -130,7 +132,7 @@ impl F2fs {
     pub(crate) fn clean_and_free(&self, most: u32) -> Result<Emptied> {
         self.with_volume(|volume| volume.expect_writable())?;
         self.make_room()?;
-        let (sections, blocks_moved) = self.clean_on_request(most)?;
+        let (sections, blocks_moved) = self.clean_on_request(most.min(REQUESTED_TOGETHER))?;
         if self.with_volume(|volume| volume.cleaner.has_emptied()) {
             self.free_cleaned(CleaningCause::Background, true)?;
         }

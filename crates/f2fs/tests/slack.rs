@@ -2,12 +2,13 @@
 
 use std::io::ErrorKind;
 use std::sync::Arc;
+use std::time::Duration;
 
 use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
 use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::checkpoint::choose::choose_pack;
 use basalt_f2fs::format::{FormatOptions, format};
-use basalt_f2fs::{F2fs, Geometry, OpenOptions, Reclaim, SystemClock};
+use basalt_f2fs::{Clock, F2fs, Geometry, OpenOptions, Reclaim, SystemClock};
 use basalt_segments::Segment;
 use basalt_segments::slack::DeviceClass;
 use basalt_testkit::rng::Rng;
@@ -301,5 +302,28 @@ fn every_placement_fills_slack() {
         filled.expect_content();
         filled.expect_recovered();
         assert!(filled.slack_blocks() > 0, "{}", placement.name);
+    }
+}
+
+/// Nobody writes: what splits slack is copied, committed and handed out all the same, until enough is ready.
+#[test]
+fn slack_is_made_ready_while_the_volume_is_idle() {
+    for journal in [false, true] {
+        let mut filled = Filled::new(128, 90, journal, partial());
+        filled.overwrite(6_000);
+        filled.options = OpenOptions { background_cleaning: true, idle_after: Duration::ZERO, ..filled.options };
+        filled.reopen();
+        let before = filled.fs.statistics();
+        let start = SystemClock.now();
+        (0..300).for_each(|_| _ = filled.fs.tick(start));
+        let since = filled.fs.statistics().since(&before);
+        assert!(since.written.islands_copied > 200, "{since:?}");
+        assert_eq!(since.cleaning.foreground.blocks_copied, 0, "{since:?}");
+        // A second long idle time has nothing to add.
+        let before = filled.fs.statistics();
+        (0..300).for_each(|_| _ = filled.fs.tick(start));
+        assert_eq!(filled.fs.statistics().since(&before).written.islands_copied, 0);
+        filled.expect_content();
+        filled.expect_recovered();
     }
 }

@@ -23,7 +23,7 @@ pub struct CleanRequest {
     pub blocks_moved: u32,
     /// Out: sections that are free now.
     pub free_sections: u32,
-    /// Out: sections that there are.
+    /// Out: all sections of the volume, free or not.
     pub all_sections: u32,
 }
 
@@ -60,7 +60,7 @@ pub fn clean_mounted(dir: &Path, most: u32) -> Result<Emptied, CleanError> {
     }
 }
 
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "an ioctl")]
 fn ask(fd: &std::os::fd::OwnedFd, request: &mut CleanRequest) -> rustix::io::Result<()> {
     // SAFETY: the number says that the argument is a `CleanRequest`, which the kernel copies to a FUSE server and back.
     unsafe { rustix::ioctl::ioctl(fd, Updater::<CLEAN_IOCTL, CleanRequest>::new(request)) }

@@ -26,7 +26,7 @@ pub struct Emptied {
     pub blocks_moved: u32,
     /// Sections that are free now.
     pub free_sections: u32,
-    /// Sections that there are, free or not.
+    /// All sections of the volume, free or not.
     pub all_sections: u32,
 }
 
@@ -176,7 +176,7 @@ pub trait FileSystem: Send + Sync {
     fn trim(&self, offset: u64, length: u64, minimum: u64) -> Result<u64>;
 
     /// Cleans because somebody asks for it: empties up to `most` sections that are worth it, and makes them free. It may be fewer although there is more
-    /// to gain, where room is short.
+    /// to gain: others get their turn in between.
     ///
     /// # Errors
     /// [`Error::NotSupported`] where there is nothing to clean.

@@ -11,9 +11,6 @@ use crate::failure::{DONE, Failure, Outcome};
 use crate::output::Output;
 use crate::progress::{Progress, Unit};
 
-/// Sections that are emptied and freed together: the command can be interrupted in between.
-const TOGETHER: u32 = 8;
-
 /// Clean a mounted volume now, so that later writes need not wait for it
 ///
 /// Moves live blocks together and so makes sections free, which are what new data is written to. Without options, goes on until no section has more than 5 %
@@ -124,7 +121,7 @@ fn clean(args: &Args) -> Result<Report, Failure> {
         if left == 0 {
             return Ok(report);
         }
-        let emptied = ask(TOGETHER.min(u32::try_from(left).unwrap_or(u32::MAX)))?;
+        let emptied = ask(u32::try_from(left).unwrap_or(u32::MAX))?;
         if emptied.sections == 0 {
             return Ok(report);
         }

@@ -408,3 +408,12 @@ fn a_mount_that_a_signal_closes_under_its_users_removes_its_socket() {
     drop(in_use);
     volume.clean_up();
 }
+
+#[test]
+fn a_mount_tells_what_its_device_is_taken_for() {
+    let profile = |volume: &Volume| stats(volume.root(), "--json").json().pointer("/mount/profile").cloned().unwrap();
+    let Some(volume) = Volume::with_options("64M", "reclaim=partial,profile=sd") else { return };
+    assert_eq!(profile(&volume), "sd");
+    let Some(volume) = Volume::new("64M") else { return };
+    assert!(["ssd", "emmc", "sd", "hdd"].map(Value::from).contains(&profile(&volume)));
+}

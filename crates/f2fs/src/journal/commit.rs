@@ -1,8 +1,8 @@
 //! Committing what was cleaned by the journal.
 //!
 //! 1. Under the volume's lock: everything that waits goes to the device, and the moves into journal blocks behind those of before.
-//! 2. One flush that begins after that, whoever asks for it: only who is short of free sections, or of slack, waits for one, others go on until an fsync
-//!    or somebody else has had one.
+//! 2. One flush that begins after that. An fsync asks for it, or somebody else. Only a writer that is short of free sections or of slack waits
+//!    for it.
 //! 3. Under the lock: the old places are forgotten, and segments that nothing needs any more are free.
 //!
 //! Steps 1 and 3 happen in the turn of checkpoints: none is under way. One that is taken in between makes step 3 needless. The journal

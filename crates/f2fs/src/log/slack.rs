@@ -240,15 +240,17 @@ impl Volume {
             self.slack.batch = Some(batch);
             return;
         }
-        for promise in batch.into_promises() {
-            if is_too_early {
-                self.forget_all_needed_in(&[promise.segment()]);
-            }
-            let of_nodes = self.table.kind(promise.segment()).is_node();
-            let slack: Vec<Slack> = self.table.hand_out_slack(promise, quiet).into_iter().collect();
-            self.forget_unsealed_in(&slack);
-            self.slack.add(of_nodes, slack);
+        let promises = batch.into_promises();
+        if is_too_early {
+            promises.iter().for_each(|promise| self.forget_all_needed_in(&[promise.segment()]));
         }
+        let slack: Vec<Slack> =
+            promises.into_iter().filter_map(|promise| self.table.hand_out_slack(promise, quiet)).collect();
+        // Once for all: it looks at every block that is in no seal.
+        self.forget_unsealed_in(&slack);
+        let (nodes, data) = slack.into_iter().partition(|slack| self.table.kind(slack.segment()).is_node());
+        self.slack.add(false, data);
+        self.slack.add(true, nodes);
     }
 
     /// Makes victims of all that is reserved, where cleaning finds no others. Whether there was something.

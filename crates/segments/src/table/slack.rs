@@ -114,13 +114,6 @@ impl Promises {
 }
 
 impl SegmentTable {
-    /// The places of a segment that nothing refers to, as [`reserve_slack`](Self::reserve_slack) would hand them out: a bit for each, the
-    /// most significant first. None of a segment that is not dirty, is pinned, or is to be [avoided](Self::avoid).
-    #[must_use]
-    pub fn slack_of(&self, segment: Segment) -> [u64; 8] {
-        if self.may_promise(segment) { self.unneeded_places(segment) } else { [0; 8] }
-    }
-
     /// The places of a segment that are slack once [what has to be moved](Self::movable) is gone from it, and a commit holds: a bit for each,
     /// the most significant first. Where a checkpoint commits, pre-invalid blocks are among them.
     #[must_use]
@@ -139,10 +132,6 @@ impl SegmentTable {
         std::array::from_fn(|word| !(live[word] | needed[word]))
     }
 
-    fn may_promise(&self, segment: Segment) -> bool {
-        self.state(segment) == SegmentState::Dirty && !self.is_pinned(segment) && !self.avoided.contains(segment)
-    }
-
     /// The places of a segment that are not live, needed or not: for a log that is there, and writes nothing.
     #[must_use]
     pub fn dead_places(&self, segment: Segment) -> SlackPlaces {
@@ -150,9 +139,12 @@ impl SegmentTable {
         SlackPlaces(Box::new(self.maps[at].words(self.live[at]).map(|word| !word)))
     }
 
-    /// Reserves a segment for a log: it is no victim, and nobody else gets its slack. `None` where nothing of it may be promised.
+    /// Reserves a segment for a log: it is no victim, and nobody else gets its slack. `None` where nothing of it may be promised: it is not dirty,
+    /// is pinned, or is to be [avoided](Self::avoid).
     pub fn reserve(&mut self, segment: Segment) -> Option<Promise> {
-        if !self.may_promise(segment) {
+        let may =
+            self.state(segment) == SegmentState::Dirty && !self.is_pinned(segment) && !self.avoided.contains(segment);
+        if !may {
             return None;
         }
         self.enter(segment, SegmentState::Reserved);
@@ -300,14 +292,14 @@ mod tests {
     fn what_the_last_checkpoint_needs_is_no_slack() {
         let mut table = table();
         die(&mut table, 3);
-        let first = |table: &SegmentTable| table.slack_of(Segment::new(0))[0].leading_zeros();
+        let first = |table: &SegmentTable| table.unneeded_places(Segment::new(0))[0].leading_zeros();
         assert_eq!(first(&table), 10);
         table.begin_checkpoint();
         assert_eq!(first(&table), 10, "the checkpoint does not hold yet");
         table.end_checkpoint();
         assert_eq!(first(&table), 3);
         table.pin(Segment::new(0));
-        assert_eq!(table.slack_of(Segment::new(0)), [0; 8]);
+        assert_eq!(table.reserve(Segment::new(0)), None);
         assert_eq!(table.reserve_slack(Segment::new(0), &QUIET), None);
     }
 
@@ -367,7 +359,7 @@ mod tests {
         table.avoid(crate::Segments::new(Segment::new(0), 1));
         assert_eq!(table.state(Segment::new(0)), SegmentState::Dirty);
         assert_eq!(table.open_slack(slack, SegmentKind::WarmData), None);
-        assert_eq!(table.slack_of(Segment::new(0)), [0; 8]);
+        assert_eq!(table.reserve(Segment::new(0)), None);
         assert!(table.most_slack(false, 1, 9, &|_| false).is_empty());
     }
 
