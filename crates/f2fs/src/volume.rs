@@ -121,7 +121,7 @@ impl Volume {
             closing: false,
             failed: None,
             cleaner: Cleaner::default(),
-            slack: SlackStock::default(),
+            slack: SlackStock::preferring_cleaning(options.reclaim == Reclaim::Partial),
             undiscarded: BTreeSet::new(),
             journal: Journal::default(),
             hotness: HotnessRecords::default(),
@@ -150,7 +150,7 @@ impl Volume {
         Load {
             reserved_sections: self.sections_reserved(),
             keep_free: self.options.keep_free,
-            fills_slack: self.options.reclaim != Reclaim::Clean,
+            fills_slack: self.options.reclaim != Reclaim::Clean && !self.slack.prefers_cleaning(),
             dirty_nodes: self.nodes.dirty_count() as u64,
             dirty_pages: self.pages.dirty_pages() as u64,
             nodes_of_pages: self.pages.nodes_of_dirty() as u64,

@@ -10,7 +10,8 @@ use basalt_f2fs::checkpoint::choose::choose_pack;
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::{Clock, F2fs, Geometry, OpenOptions, Reclaim, SystemClock};
 use basalt_segments::Segment;
-use basalt_segments::slack::DeviceClass;
+use basalt_segments::cleaning::KeepFree;
+use basalt_segments::slack::{DeviceClass, DeviceTimes};
 use basalt_testkit::rng::Rng;
 use basalt_vfs::{Caller, FileKind, FileSystem, InodeNumber, NewNode};
 
@@ -189,6 +190,24 @@ fn cleaning_copies_less_where_logs_fill_slack() {
     let ((without, none), (with, some)) = (copied(OpenOptions::default()), copied(slack()));
     assert!(none == 0 && some > 3_000, "{none} and {some} blocks in slack");
     assert!(with * 4 < without, "{with} blocks copied with slack, {without} without");
+}
+
+/// On a device that takes as long for one block as for a segment, partial garbage collection empties segments, and keeps as many free as full cleaning.
+#[test]
+fn where_emptying_is_better_all_is_as_with_full_cleaning() {
+    let counts = [Reclaim::Clean, Reclaim::Partial].map(|reclaim| {
+        let times = DeviceTimes::new(&[(1, 10_000_000), (512, 10_000_000)], &[(1, 100), (512, 51_200)], 0);
+        let keep_free = KeepFree::Adaptive;
+        let options =
+            OpenOptions { reclaim, keep_free, times, pre_invalid_bytes: Some(4 << 20), ..OpenOptions::default() };
+        let mut filled = Filled::new(128, 90, true, options);
+        filled.overwrite(10_000);
+        filled.expect_content();
+        let written = filled.fs.statistics().written;
+        (written.blocks_moved, written.checkpoints, written.slack_blocks)
+    });
+    assert_eq!(counts[0], counts[1], "blocks copied, checkpoints, blocks in slack");
+    assert!(counts[0].0 > 1000 && counts[0].2 == 0, "{counts:?}");
 }
 
 /// Eight threads overwrite blocks of their own and fsync: whoever waits for a commit finds that another one has made it.

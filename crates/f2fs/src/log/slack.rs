@@ -80,7 +80,9 @@ impl Volume {
         }
         match self.find_slack() {
             Some(found) if found.iter().any(|found| !found.is_empty()) => SlackStep::HandOut(found),
-            Some(_) if self.runs_short() && self.is_held_by_checkpoint() => SlackStep::Checkpoint,
+            Some(_) if self.runs_short() && !self.slack.prefers_cleaning() && self.is_held_by_checkpoint() => {
+                SlackStep::Checkpoint
+            }
             _ => SlackStep::Wait,
         }
     }
@@ -170,15 +172,18 @@ impl Volume {
 
     /// Reserves the slack of these segments, of data and of nodes, for the logs; planned by these times of the device.
     pub(crate) fn reserve_slack(&mut self, found: [Vec<Segment>; 2], times: &DeviceTimes, quiet: &Quiet) -> Result<()> {
-        self.write_runs()?;
         self.slack.retain(|slack| self.table.is_promised(slack));
-        self.hand_out_batch(quiet);
-        if found.iter().all(Vec::is_empty) {
-            return Ok(());
+        let is_search = found.iter().any(|found| !found.is_empty());
+        if is_search {
+            self.note_search(&found);
+            if self.is_cleaning_better_for(&found[0], times) {
+                self.return_slack();
+                return Ok(());
+            }
         }
-        self.note_search(&found);
-        if self.is_cleaning_better_for(&found[0], times) {
-            self.return_slack();
+        self.write_runs()?;
+        self.hand_out_batch(quiet);
+        if !is_search {
             return Ok(());
         }
         let mut batch = Vec::new();
@@ -203,13 +208,15 @@ impl Volume {
         Ok(())
     }
 
-    /// Whether segments of data like these are better emptied than filled.
+    /// Whether segments of data like these are better emptied than filled; where there are none, it is as before.
     fn is_cleaning_better_for(&mut self, found: &[Segment], times: &DeviceTimes) -> bool {
+        if self.options.reclaim != Reclaim::Partial || found.is_empty() {
+            return self.slack.prefers_cleaning();
+        }
         let dead: Vec<[u64; 8]> = found.iter().map(|&segment| self.table.slack_after_commit(segment)).collect();
-        let is_better =
-            self.options.reclaim == Reclaim::Partial && !dead.is_empty() && are_better_emptied(&dead, times);
+        let is_better = are_better_emptied(&dead, times, self.slack.longer_percent());
         self.slack.note_preference(is_better, self.load().written);
-        self.slack.prefers_cleaning()
+        is_better
     }
 
     /// Reserves those of these segments out of which something is to be copied first, with the plans. The others are to be filled as they are.

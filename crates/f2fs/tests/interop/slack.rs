@@ -1,10 +1,12 @@
-//! Volumes nearly full, in turn: Basalt's logs fill slack and are left there, Linux goes on in its own way, filling slack or not.
+//! Volumes nearly full, in turn: Basalt's logs fill slack and are left there, every other round after copying what splits it; Linux goes on in its own
+//! way, filling slack or not.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
 use basalt_f2fs::format::FormatOptions;
 use basalt_f2fs::{OpenOptions, Reclaim};
+use basalt_segments::slack::DeviceClass;
 use basalt_testkit::images::{TOOLS, mkfs_f2fs};
 use basalt_testkit::rng::Rng;
 use basalt_testkit::skip::tools_or_skip;
@@ -38,11 +40,12 @@ fn thirty_rounds_of_filling_slack() {
     let images = [theirs, ours];
     let sizes = images.each_ref().map(|image| fill(image));
     let mut linux = Host::boot(uml, &images, directory.path());
-    let (mut basalts, mut left_there, mut linuxs) = (0, 0, 0);
+    let (mut basalts, mut islands, mut left_there, mut linuxs) = (0, 0, 0, 0);
     for round in 0..ROUNDS {
         let context = format!("round {round}");
         for (image, blocks) in images.iter().zip(sizes) {
-            basalts += basalts_turn(image, blocks, round, &context);
+            let (in_place, copied) = basalts_turn(image, blocks, round, &context);
+            (basalts, islands) = (basalts + in_place, islands + copied);
             left_there += in_slack(image);
         }
         let options = LINUX[(round % LINUX.len() as u64) as usize];
@@ -59,6 +62,7 @@ fn thirty_rounds_of_filling_slack() {
     }
     linux.end();
     assert!(basalts > 10_000 && left_there > 20, "Basalt: {basalts} blocks, {left_there} logs left in slack");
+    assert!(islands > 1_000, "Basalt copied {islands} islands");
     assert!(linuxs > 20, "Linux left {linuxs} logs in slack");
     for image in &images {
         guest::manifest(image).expect_same(&manifest(&open(image)), "at the end");
@@ -78,9 +82,13 @@ fn fill(image: &Path) -> u64 {
     blocks
 }
 
-/// Finds what Linux recorded, overwrites blocks at random, leaves a record of it for Linux. Returns how many blocks went to slack.
-fn basalts_turn(image: &Path, blocks: u64, round: u64, context: &str) -> u64 {
-    let options = OpenOptions { reclaim: Reclaim::Slack, background_cleaning: false, ..OpenOptions::default() };
+/// Finds what Linux recorded, overwrites blocks at random, leaves a record of it for Linux. Returns how many blocks went to slack, and how many were
+/// copied out of its way.
+fn basalts_turn(image: &Path, blocks: u64, round: u64, context: &str) -> (u64, u64) {
+    let reclaim = if round % 2 == 0 { Reclaim::Slack } else { Reclaim::Partial };
+    // With these times, islands are worth a copy, and full cleaning is not the better way.
+    let times = DeviceClass::Emmc.device_times();
+    let options = OpenOptions { reclaim, times, background_cleaning: false, ..OpenOptions::default() };
     let fs = open_with(image, options);
     assert_eq!(fs.warnings(), Vec::<String>::new());
     guest::manifest(image).expect_same(&manifest(&fs), &format!("{context}: Linux, then Basalt"));
@@ -96,11 +104,11 @@ fn basalts_turn(image: &Path, blocks: u64, round: u64, context: &str) -> u64 {
     }
     drop(file);
     let written = manifest(&fs);
-    let in_slack = fs.statistics().written.slack_blocks;
+    let counts = fs.statistics().written;
     close(fs);
     std::fs::write(guest::manifest_path(image), written.to_string()).unwrap();
     expect_clean(image, context);
-    in_slack
+    (counts.slack_blocks, counts.islands_copied)
 }
 
 /// Linux overwrites blocks, far from each other, where they are to be written elsewhere: below 16 GiB it writes in place of its own accord.
