@@ -237,6 +237,23 @@ fn presets_are_sound_and_as_the_papers_say() {
 }
 
 #[test]
+fn a_write_gap_is_added_to_each_write_that_begins_a_stream() {
+    let write = |meter: &mut basalt_flash::device::Meter, offset, bytes| meter.request(RequestKind::Write, offset, bytes);
+    for gap in [0, 7] {
+        let mut meter = preset("sd-l").unwrap().with_write_gap(gap).meter();
+        for bytes in [4096, 65_536, 1 << 20] {
+            let begun = write(&mut meter, 1 << 35, bytes);
+            let gone_on = write(&mut meter, (1 << 35) + bytes, bytes);
+            // 12.1 MB/s.
+            let longer = f64::from(gap) * 4096e3 / 12.1;
+            assert!((begun as f64 - gone_on as f64 - longer).abs() < 2.0, "{gap}, {bytes}: {begun} {gone_on}");
+        }
+    }
+    let mut reads = preset("sd-l").unwrap().with_write_gap(7).meter();
+    assert_eq!(reads.request(RequestKind::Read, 0, 4096), preset("sd-l").unwrap().meter().request(RequestKind::Read, 0, 4096));
+}
+
+#[test]
 fn bad_files_are_told_what_is_wrong() {
     let good = basalt_flash::preset_text("sd-a").unwrap();
     let message = |text: &str| DeviceModel::parse(text, "card.toml").unwrap_err().to_string();

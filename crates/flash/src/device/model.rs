@@ -183,6 +183,20 @@ impl DeviceModel {
         toml::to_string(self).map_err(|error| ModelError::field(&self.name, "model", error))
     }
 
+    /// The same device with another gap between random and sequential writes: a write that begins a stream takes as long as one of its length
+    /// that goes on with a stream, and as much longer as `blocks` blocks of 4 KiB take at the bandwidth of the largest sequential writes.
+    #[must_use]
+    pub fn with_write_gap(mut self, blocks: u32) -> DeviceModel {
+        const BLOCK: f64 = 4096.0;
+        let mut random = self.write.sequential.clone();
+        if let Some((_, largest)) = random.points.last() {
+            // Bytes over MB/s are microseconds.
+            random.latency_us += f64::from(blocks) * BLOCK / largest;
+        }
+        self.write.random = random;
+        self
+    }
+
     /// The geometry of this device's flash, scaled to `logical_bytes`. A device without flash has the default one, so
     /// that its requests can be counted in flash pages all the same. A simulated device can be far smaller than the real
     /// one: where its percentage would come to less than 4 spare blocks, there are 4.

@@ -9,6 +9,7 @@ use super::point::Point;
 
 pub mod engine;
 pub mod replay;
+pub mod requests;
 pub mod volume;
 
 /// Bytes of a segment.
@@ -33,11 +34,13 @@ pub enum Kind {
     Volume,
     /// A block trace on a simulated device: [`replay`].
     Replay,
+    /// Requests of one size on a simulated device: [`requests`].
+    Requests,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 3] = [Kind::Engine, Kind::Volume, Kind::Replay];
+    pub const ALL: [Kind; 4] = [Kind::Engine, Kind::Volume, Kind::Replay, Kind::Requests];
 
     /// Its name in files and on command lines.
     #[must_use]
@@ -46,6 +49,7 @@ impl Kind {
             Kind::Engine => "engine",
             Kind::Volume => "volume",
             Kind::Replay => "replay",
+            Kind::Requests => "requests",
         }
     }
 
@@ -56,6 +60,7 @@ impl Kind {
             Kind::Engine => "a workload on the F2FS engine on a simulated device, in virtual time",
             Kind::Volume => "a stream of block writes on the volume simulator, without a file system",
             Kind::Replay => "a block trace on a simulated device with a flash translation layer",
+            Kind::Requests => "requests of one size on a simulated device, in order or at random",
         }
     }
 
@@ -66,6 +71,7 @@ impl Kind {
             Kind::Engine => engine::PARAMETERS,
             Kind::Volume => volume::PARAMETERS,
             Kind::Replay => replay::PARAMETERS,
+            Kind::Requests => requests::PARAMETERS,
         }
     }
 
@@ -76,6 +82,7 @@ impl Kind {
             Kind::Engine => engine::METRICS,
             Kind::Volume => volume::METRICS,
             Kind::Replay => replay::METRICS,
+            Kind::Requests => requests::METRICS,
         }
     }
 
@@ -86,6 +93,7 @@ impl Kind {
             Kind::Engine => engine::MAIN_METRICS,
             Kind::Volume => volume::MAIN_METRICS,
             Kind::Replay => replay::MAIN_METRICS,
+            Kind::Requests => requests::MAIN_METRICS,
         }
     }
 
@@ -126,6 +134,7 @@ impl Kind {
             Kind::Engine => engine::run(point),
             Kind::Volume => volume::run(point),
             Kind::Replay => replay::run(point),
+            Kind::Requests => requests::run(point),
         }
     }
 }

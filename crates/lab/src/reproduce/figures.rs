@@ -36,7 +36,7 @@ pub(super) enum Way {
 pub struct Figure {
     /// The paper's short name.
     pub paper: &'static str,
-    /// The figure's name in the paper: `1`, `9`, …
+    /// The figure's name in the paper: `1`, `9`, …; a word where its number is not legible.
     pub figure: &'static str,
     /// What it shows.
     pub title: &'static str,
@@ -93,6 +93,13 @@ macro_rules! page_cache {
     };
 }
 
+/// A figure of the article on partial GC, of which nothing says how large its volumes are.
+macro_rules! partial_gc {
+    ($figure:literal, $title:literal, $takes:literal) => {
+        files!("partial-gc", $figure, $title, $takes, "512M", "5G")
+    };
+}
+
 /// Every figure that can be measured, in the order of the papers.
 pub const FIGURES: &[Figure] = &[
     scj!("1", "the share of each phase in the time of segment cleaning (section III)", "1 min", "512M"),
@@ -130,6 +137,9 @@ pub const FIGURES: &[Figure] = &[
     sfs!("20", "throughput of SFS and LFS-CB on a hard disk (section 4.5)", "2 s"),
     page_cache!("2", "blocks that cleaning copies in ten runs, with 2, 4 and 6 logs (section IV)", "30 s"),
     page_cache!("3", "cleanings over ten runs, with 2, 4 and 6 logs (section IV)", "1 min"),
+    partial_gc!("3", "slack space recycling and full cleaning on three SD cards (section 4.1)", "1 min"),
+    partial_gc!("5", "write bandwidth by the size of requests", "1 s"),
+    partial_gc!("improvement", "what partial GC gains over slack space recycling and full cleaning", "2 min"),
 ];
 
 /// The figures of a paper, or one of them; all without names. Empty where there is none of that name.

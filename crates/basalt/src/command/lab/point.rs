@@ -12,7 +12,7 @@ use crate::progress::spinner;
 /// A parameter without a NAME=VALUE has its default, which --list shows.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Kind of point: engine, volume or replay
+    /// Kind of point: engine, volume, replay or requests
     #[arg(value_name = "KIND")]
     kind: Kind,
 

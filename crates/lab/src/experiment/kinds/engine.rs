@@ -36,6 +36,13 @@ pub const PARAMETERS: &[Parameter] = &[
         "workload with its options, as `basalt lab workloads` lists them, or the path of a job file",
     ),
     parameter("device", "ssd-m", Form::Device, "preset of `basalt lab devices`, or the path of a device's TOML file"),
+    parameter(
+        "write-gap",
+        "",
+        Form::Number { least: 0, largest: 1 << 20 },
+        "how much longer a write takes the device that begins a stream than one that goes on with it, in blocks of 4 KiB at the speed of large \
+         writes [default: as the device's table has it]",
+    ),
     parameter("size", "1G", Form::Size { least: 64 << 20 }, "size of the volume"),
     parameter("utilization", "85", Form::Percent { least: 1, largest: 99 }, "how full the volume is, in percent"),
     parameter("section", "2M", Form::Size { least: SEGMENT }, "size of a section, the unit of cleaning"),
@@ -261,7 +268,10 @@ pub const MAIN_METRICS: &[&str] = &[
 
 /// Runs a point.
 pub(super) fn run(point: &Point) -> Result<Measured, String> {
-    let device = presets::find(point.value("device")).map_err(|error| error.to_string())?;
+    let mut device = presets::find(point.value("device")).map_err(|error| error.to_string())?;
+    if let Some(blocks) = point.number("write-gap") {
+        device = device.with_write_gap(blocks as u32);
+    }
     let mut settings = EngineSettings::new(device, workload_settings(point)?);
     if settings.workload.size_bytes > LARGEST {
         return Err(format!(
