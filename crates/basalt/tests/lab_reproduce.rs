@@ -205,6 +205,25 @@ fn the_page_cache_papers_figures_are_found_by_its_name() {
     assert_eq!(papers, [6.1, 4.6]);
 }
 
+/// One of its figures has a name instead of a number.
+#[test]
+fn the_partial_gc_figures_are_found() {
+    let list = run("lab reproduce --list partial-gc").ok();
+    let begins: Vec<_> = list.lines().filter_map(|line| line.split('\t').next()).collect();
+    assert_eq!(begins, ["partial-gc 3", "partial-gc 5", "partial-gc improvement"]);
+    let (rows, told) = rows("lab reproduce --small --json partial-gc 5");
+    assert!(told.starts_with("PARTIAL-GC figure 5: "), "{told}");
+    assert!(
+        rows.iter().all(|row| row["ours"].is_number() && row["why"].as_str().unwrap().contains("MB/s")),
+        "{rows:?}"
+    );
+    let verdict = |item: &str| {
+        rows.iter().find(|row| row["item"].as_str().unwrap().starts_with(item)).unwrap()["verdict"].clone()
+    };
+    // The slow card's table falls from 4 to 16 KiB.
+    assert_eq!((verdict("sd-l, random"), verdict("sd-a, random")), ("holds".into(), "differs".into()));
+}
+
 #[test]
 fn the_documents_list_what_no_row_covers() {
     let document = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reproduction.md")).unwrap();

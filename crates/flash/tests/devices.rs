@@ -238,7 +238,8 @@ fn presets_are_sound_and_as_the_papers_say() {
 
 #[test]
 fn a_write_gap_is_added_to_each_write_that_begins_a_stream() {
-    let write = |meter: &mut basalt_flash::device::Meter, offset, bytes| meter.request(RequestKind::Write, offset, bytes);
+    let write =
+        |meter: &mut basalt_flash::device::Meter, offset, bytes| meter.request(RequestKind::Write, offset, bytes);
     for gap in [0, 7] {
         let mut meter = preset("sd-l").unwrap().with_write_gap(gap).meter();
         for bytes in [4096, 65_536, 1 << 20] {
@@ -250,7 +251,10 @@ fn a_write_gap_is_added_to_each_write_that_begins_a_stream() {
         }
     }
     let mut reads = preset("sd-l").unwrap().with_write_gap(7).meter();
-    assert_eq!(reads.request(RequestKind::Read, 0, 4096), preset("sd-l").unwrap().meter().request(RequestKind::Read, 0, 4096));
+    assert_eq!(
+        reads.request(RequestKind::Read, 0, 4096),
+        preset("sd-l").unwrap().meter().request(RequestKind::Read, 0, 4096)
+    );
 }
 
 #[test]

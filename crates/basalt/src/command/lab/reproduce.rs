@@ -31,7 +31,7 @@ const LONGEST: Duration = Duration::from_secs(4 * 3600);
 /// covers. The exit code is 1 if a point of an experiment failed. Figures that compare file systems boot a small Linux (User-Mode Linux) and take minutes.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only this paper: scj, sfs or page-cache
+    /// Only this paper: scj, sfs, page-cache or partial-gc
     #[arg(value_name = "PAPER")]
     paper: Option<String>,
 
