@@ -96,7 +96,7 @@ macro_rules! page_cache {
 /// A figure of the article on partial GC, of which nothing says how large its volumes are.
 macro_rules! partial_gc {
     ($figure:literal, $title:literal, $takes:literal) => {
-        files!("partial-gc", $figure, $title, $takes, "512M", "5G")
+        files!("partial-gc", $figure, $title, $takes, "512M", "10G")
     };
 }
 
@@ -137,9 +137,9 @@ pub const FIGURES: &[Figure] = &[
     sfs!("20", "throughput of SFS and LFS-CB on a hard disk (section 4.5)", "2 s"),
     page_cache!("2", "blocks that cleaning copies in ten runs, with 2, 4 and 6 logs (section IV)", "30 s"),
     page_cache!("3", "cleanings over ten runs, with 2, 4 and 6 logs (section IV)", "1 min"),
-    partial_gc!("3", "slack space recycling and full cleaning on three SD cards (section 4.1)", "1 min"),
+    partial_gc!("3", "slack space recycling and full cleaning on three SD cards (section 4.1)", "2 min"),
     partial_gc!("5", "write bandwidth by the size of requests", "1 s"),
-    partial_gc!("improvement", "what partial GC gains over slack space recycling and full cleaning", "2 min"),
+    partial_gc!("improvement", "what partial GC gains over slack space recycling and full cleaning", "3 min"),
 ];
 
 /// The figures of a paper, or one of them; all without names. Empty where there is none of that name.
