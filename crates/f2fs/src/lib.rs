@@ -92,6 +92,7 @@ mod clock;
 mod closing;
 mod content;
 mod counts;
+mod defragment;
 mod delta;
 #[doc(hidden)]
 pub mod dir;

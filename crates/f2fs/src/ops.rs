@@ -2,8 +2,8 @@
 
 use basalt_device::BlockDevice;
 use basalt_vfs::{
-    Attributes, Background, Bytes, Caller, DirectoryEntry, Emptied, FallocateMode, FileKind, FileSystem, InodeFlags,
-    InodeNumber, NewNode, OpenFlags, RenameFlags, Seek, SetAttributes, StatFs, Time, XattrFlags,
+    Attributes, Background, Bytes, Caller, Defragmented, DirectoryEntry, Emptied, Extents, FallocateMode, FileKind,
+    FileSystem, InodeFlags, InodeNumber, NewNode, OpenFlags, RenameFlags, Seek, SetAttributes, StatFs, Time, XattrFlags,
 };
 
 use crate::error::{Error, Result};
@@ -350,6 +350,16 @@ impl FileSystem for F2fs {
     fn empty_sections(&self, most: u32) -> basalt_vfs::Result<Emptied> {
         let _open = self.keep_open()?;
         Ok(self.clean_and_free(most)?)
+    }
+
+    fn count_extents(&self, ino: InodeNumber) -> basalt_vfs::Result<Extents> {
+        Ok(self.extents_of_file(Self::inode_number(ino)?)?)
+    }
+
+    fn defragment(&self, ino: InodeNumber, offset: u64, length: u64) -> basalt_vfs::Result<Defragmented> {
+        let ino = Self::inode_number(ino)?;
+        let _open = self.keep_open()?;
+        Ok(self.defragment_some(ino, offset, length)?)
     }
 
     fn tick(&self, now: Time) -> Background {

@@ -30,6 +30,24 @@ pub struct Emptied {
     pub all_sections: u32,
 }
 
+/// How a file lies on its device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Extents {
+    /// Runs of blocks that follow one another both in the file and on the device. A hole ends none.
+    pub extents: u64,
+    /// Bytes in them. What waits in memory, holes and what is only reserved have none.
+    pub bytes: u64,
+}
+
+/// What [`FileSystem::defragment`] did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Defragmented {
+    /// The byte of the file to go on from; the end of the range where all of it was looked at.
+    pub next: u64,
+    /// Bytes that were written again.
+    pub moved: u64,
+}
+
 /// A mounted file system. All methods may be called from several threads at once.
 ///
 /// **Inode lifetimes.** Every `Ok` of [`lookup`](Self::lookup), [`create`](Self::create),
@@ -183,6 +201,26 @@ pub trait FileSystem: Send + Sync {
     fn empty_sections(&self, most: u32) -> Result<Emptied> {
         let _ = most;
         Err(Error::NotSupported("cleaning"))
+    }
+
+    /// How a regular file lies on the device.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what is no regular file, [`Error::NotSupported`] where nobody knows.
+    fn count_extents(&self, ino: InodeNumber) -> Result<Extents> {
+        let _ = ino;
+        Err(Error::NotSupported("counting extents"))
+    }
+
+    /// Puts what of a regular file lies scattered on the device in sequence: the range of `length` bytes from `offset` on, both of whole blocks of
+    /// 4096. Content, size, times, holes and reserved blocks stay. Looks at a bounded part of the range, and says where to go on.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for other ranges, what is no regular file, and files whose blocks may not move; [`Error::NoSpace`] where so little is free
+    /// that others need it; [`Error::ReadOnly`]; [`Error::NotSupported`].
+    fn defragment(&self, ino: InodeNumber, offset: u64, length: u64) -> Result<Defragmented> {
+        let _ = (ino, offset, length);
+        Err(Error::NotSupported("defragmentation"))
     }
 
     /// Does a bounded piece of background work (writeback, checkpoint, discard, cleaning) at time `now`.

@@ -30,7 +30,7 @@ pub use bytes::Bytes;
 pub use counters::{CleaningCause, CleaningStatistics, CleaningWork, Counters, Named, WrittenBlocks};
 pub use engine::{Engine, Identity, Live, SegmentStates, Usage};
 pub use error::{Error, ErrorKind, Result};
-pub use fs::{Background, Emptied, FileSystem};
+pub use fs::{Background, Defragmented, Emptied, Extents, FileSystem};
 pub use types::{
     Attributes, Caller, DirectoryEntry, FallocateMode, FileKind, InodeFlags, InodeNumber, NewNode, OpenFlags,
     RenameFlags, Seek, SetAttributes, SetTime, StatFs, Time, XattrFlags,

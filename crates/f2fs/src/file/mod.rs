@@ -6,6 +6,7 @@ pub mod cache;
 pub mod data;
 pub mod evict;
 mod expect;
+pub mod extents;
 pub mod growth;
 pub mod inline;
 pub mod page_lists;

@@ -44,7 +44,7 @@ fn slack_log(InSlack { segment, places, summary }: InSlack) -> ActiveLog {
 
 impl Volume {
     /// The log that a block goes to, by the placement.
-    fn choose_log(&self, block: &BlockTraits) -> LogId {
+    pub(crate) fn choose_log(&self, block: &BlockTraits) -> LogId {
         let log = self.placement.log(block);
         let Some(kind) = self.logs.kind(log).filter(|kind| kind.is_node() == block.node) else {
             return LogId::of(StaticPlacement::default().kind(block));

@@ -62,7 +62,7 @@ impl Volume {
     }
 
     /// Whether they should now: free segments run short.
-    fn wants_slack(&self) -> bool {
+    pub(crate) fn wants_slack(&self) -> bool {
         self.fills_slack() && self.cleaner.wants_slack(&self.table, &self.load())
     }
 
