@@ -9,8 +9,8 @@ use std::sync::Arc;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::command::{
-    cat, clean, completions, fsck, get, info, lab, ls, man, mkfs, mount, put, rescue, resize, stat, stats, sync, tune,
-    umount,
+    cat, clean, completions, defrag, fsck, get, info, lab, ls, man, mkfs, mount, put, rescue, resize, stat, stats,
+    sync, tune, umount,
 };
 use crate::failure::{DONE, Failure, Kind, Outcome, one_line};
 use crate::mount::watcher;
@@ -34,6 +34,7 @@ enum Command {
     Umount(umount::Args),
     Sync(sync::Args),
     Clean(clean::Args),
+    Defrag(defrag::Args),
     Stats(stats::Args),
     Fsck(fsck::Args),
     Resize(resize::Args),
@@ -58,6 +59,7 @@ impl Command {
             Command::Umount(_) => "umount",
             Command::Sync(_) => "sync",
             Command::Clean(_) => "clean",
+            Command::Defrag(_) => "defrag",
             Command::Stats(_) => "stats",
             Command::Fsck(_) => "fsck",
             Command::Resize(_) => "resize",
@@ -82,6 +84,7 @@ impl Command {
             Command::Umount(args) => umount::run(&args),
             Command::Sync(args) => sync::run(&args),
             Command::Clean(args) => clean::run(&args),
+            Command::Defrag(args) => defrag::run(&args),
             Command::Stats(args) => stats::run(&args),
             Command::Fsck(args) => fsck::run(&args),
             Command::Resize(args) => resize::run(&args),

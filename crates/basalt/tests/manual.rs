@@ -15,6 +15,7 @@ fn every_command_has_a_page() {
         "umount",
         "sync",
         "clean",
+        "defrag",
         "stats",
         "fsck",
         "resize",

@@ -20,6 +20,7 @@ fn help_and_version() {
         "umount",
         "sync",
         "clean",
+        "defrag",
         "stats",
         "fsck",
         "resize",

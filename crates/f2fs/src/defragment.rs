@@ -69,8 +69,7 @@ impl F2fs {
         self.write_recoverably(dirty, |volume, most| {
             volume.write_back_from(ino, FileBlock::FIRST, most, Reason::Writeback).map(drop)
         })?;
-        let plan =
-            self.volume.lock().plan_defragmentation(ino, FileBlock::of_byte(offset), FileBlock::of_byte(end))?;
+        let plan = self.volume.lock().plan_defragmentation(ino, FileBlock::of_byte(offset), FileBlock::of_byte(end))?;
         let pieces = plan.groups.iter().flat_map(|group| group.chunks(PIECE));
         let moved = pieces.map(|piece| self.rewrite_with_room(ino, piece)).sum::<Result<u64>>()?;
         Ok(Defragmented { next: plan.next.byte().min(end), moved: moved * BLOCK_SIZE as u64 })
@@ -129,9 +128,8 @@ impl F2fs {
     fn read_blocks_of(&self, blocks: &[Placed], known: &[bool], bytes: &mut [u8]) -> Result<()> {
         let mut first = 0;
         while first < blocks.len() {
-            let belongs = |&last: &usize| {
-                !known[last] && (last == first || are_neighbours(&blocks[last - 1], &blocks[last]))
-            };
+            let belongs =
+                |&last: &usize| !known[last] && (last == first || are_neighbours(&blocks[last - 1], &blocks[last]));
             let end = (first..blocks.len()).take_while(belongs).last().map_or(first, |last| last + 1);
             if first < end {
                 let offset = u64::from(blocks[first].1) * BLOCK_SIZE as u64;

@@ -15,6 +15,7 @@
 //! | `node` | node cache, node address table, the way from a file offset to a node |
 //! | `log` | active logs and the block writer |
 //! | `clean` | segment cleaning |
+//! | `defragment` | putting the blocks of a file in sequence again, on request |
 //! | `discard` | telling the device what is free |
 //! | `checkpoint` | reading one, writing the next |
 //! | `journal` | committing what was cleaned without a checkpoint, and recovering that |

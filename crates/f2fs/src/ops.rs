@@ -3,7 +3,8 @@
 use basalt_device::BlockDevice;
 use basalt_vfs::{
     Attributes, Background, Bytes, Caller, Defragmented, DirectoryEntry, Emptied, Extents, FallocateMode, FileKind,
-    FileSystem, InodeFlags, InodeNumber, NewNode, OpenFlags, RenameFlags, Seek, SetAttributes, StatFs, Time, XattrFlags,
+    FileSystem, InodeFlags, InodeNumber, NewNode, OpenFlags, RenameFlags, Seek, SetAttributes, StatFs, Time,
+    XattrFlags,
 };
 
 use crate::error::{Error, Result};

@@ -235,7 +235,8 @@ fn it_leaves_to_others_what_they_change_meanwhile() {
                 1 => {
                     let sizes = [range.start as u64 + 5, content.len() as u64];
                     for size in sizes {
-                        fs.set_attributes(ino, &SetAttributes { size: Some(size), ..SetAttributes::default() }).unwrap();
+                        fs.set_attributes(ino, &SetAttributes { size: Some(size), ..SetAttributes::default() })
+                            .unwrap();
                     }
                     content[range.start + 5..].fill(0);
                 }

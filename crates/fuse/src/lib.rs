@@ -17,7 +17,8 @@
 //! | [`protect`] | [`protect_server`]: a process that serves a file system while memory is short |
 //! | [`sync`] | [`sync_mounted`]: makes a mounted volume durable, on plain FUSE too |
 //! | [`clean`] | [`clean_mounted`]: cleans a mounted volume on request |
-//! | `mounted` | directories of mounted volumes |
+//! | [`defragment`] | [`MountedFile`]: how a file of a mounted volume lies on the device, and putting it in sequence |
+//! | `mounted` | files and directories of mounted volumes |
 //!
 //! **Who may cache.** The file system behind a mount has no other writer, so the kernel keeps names, absent names and
 //! attributes for long, and (if wanted) dirty pages. With the writeback cache the kernel is the owner of size, mtime
@@ -28,6 +29,7 @@
 //! when the kernel hangs up.
 
 pub mod clean;
+pub mod defragment;
 pub mod mount;
 mod mounted;
 pub mod protect;
@@ -37,6 +39,7 @@ pub mod sync;
 pub mod transport;
 
 pub use clean::{CleanError, clean_mounted};
+pub use defragment::{DefragmentError, MountedFile, hand_over};
 pub use mount::{Connection, MountError, MountOptions, UnmountError, Unmounter};
 pub use mounted::NotMounted;
 pub use protect::{protect_server, unprotected};

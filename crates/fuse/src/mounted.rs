@@ -1,4 +1,4 @@
-//! Directories of mounted volumes, for those who ask the server something.
+//! Files and directories of mounted volumes, for those who ask the server something.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use rustix::io::Errno;
 /// `f_type` of FUSE mounts.
 const FUSE_MAGIC: u64 = 0x6573_5546;
 
-/// Why a directory is none of a mounted Basalt volume.
+/// Why a file or directory is none of a mounted Basalt volume.
 #[derive(Debug, thiserror::Error)]
 pub enum NotMounted {
-    /// The directory could not be opened.
+    /// The file or directory could not be opened.
     #[error("opening {path}: {errno}")]
     Open {
-        /// The directory.
+        /// The file or directory.
         path: PathBuf,
         /// Why.
         errno: Errno,
@@ -30,9 +30,16 @@ pub(crate) fn open(dir: &Path) -> Result<OwnedFd, NotMounted> {
     let refused = |errno| NotMounted::Open { path: dir.to_path_buf(), errno };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = rustix::fs::open(dir, flags, Mode::empty()).map_err(refused)?;
-    // `f_type` is signed on some machines.
-    if rustix::fs::fstatfs(&fd).map_err(refused)?.f_type as u64 != FUSE_MAGIC {
-        return Err(NotMounted::Other(dir.to_path_buf()));
-    }
+    expect_fuse(&fd, dir)?;
     Ok(fd)
+}
+
+/// Fails where what is open under this path is on no FUSE mount.
+pub(crate) fn expect_fuse(fd: &OwnedFd, path: &Path) -> Result<(), NotMounted> {
+    let found = rustix::fs::fstatfs(fd).map_err(|errno| NotMounted::Open { path: path.to_path_buf(), errno })?;
+    // `f_type` is signed on some machines.
+    if found.f_type as u64 != FUSE_MAGIC {
+        return Err(NotMounted::Other(path.to_path_buf()));
+    }
+    Ok(())
 }

@@ -3,6 +3,7 @@
 pub mod cat;
 pub mod clean;
 pub mod completions;
+pub mod defrag;
 mod entry;
 pub mod fsck;
 pub mod get;

@@ -10,6 +10,7 @@
 //! | `databases` | SQLite and PostgreSQL, killed likewise |
 //! | `space` | full volumes |
 //! | `clean` | `basalt clean`, and what tools for Linux's F2FS ask for |
+//! | `defrag` | `basalt defrag`, and the same by the ioctl of Linux's F2FS |
 //! | `placements` | placements and victim policies, in turns on one volume |
 //! | `faults` | a device that takes no more |
 //! | `names` | large directories, long and strange names, renames, unnamed files |
@@ -29,6 +30,7 @@ mod coherence;
 mod counters;
 mod cuts;
 mod databases;
+mod defrag;
 mod durability;
 mod faults;
 mod fixture;

@@ -25,13 +25,7 @@ pub fn are_neighbours((_, first): &Placed, (_, second): &Placed) -> bool {
 
 impl Volume {
     /// Looks up blocks of a file from `from` to `to` (exclusive), up to its end: no more than about `most`, holes among them.
-    pub(crate) fn blocks_on_device(
-        &mut self,
-        ino: Ino,
-        from: FileBlock,
-        to: FileBlock,
-        most: u32,
-    ) -> Result<Stretch> {
+    pub(crate) fn blocks_on_device(&mut self, ino: Ino, from: FileBlock, to: FileBlock, most: u32) -> Result<Stretch> {
         let to = to.min(self.end_of_blocks(ino)?);
         let (mut blocks, mut next, mut looked) = (Vec::new(), from, 0);
         while next < to && looked < most {

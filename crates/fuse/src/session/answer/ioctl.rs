@@ -1,13 +1,15 @@
-//! ioctl(2): `chattr(1)` flags, project ids, FITRIM, cleaning on request, and the sync of plain FUSE mounts.
+//! ioctl(2): `chattr(1)` flags, project ids, FITRIM, cleaning and defragmentation on request, and the sync of plain FUSE mounts.
 
-use basalt_vfs::{Emptied, InodeFlags, InodeNumber};
+use basalt_vfs::{Defragmented, Emptied, ErrorKind, Extents, InodeFlags, InodeNumber};
 use rustix::io::Errno;
 use rustix::ioctl::opcode;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::clean::{CLEAN_IOCTL, CleanRequest};
+use crate::defragment::{DEFRAGMENT_IOCTL, DefragmentRequest, EXTENTS_IOCTL, ExtentsReply};
 use crate::protocol::wire::{InHeader, IoctlIn, IoctlOut};
-use crate::session::reply::{Answer, Reply};
+use crate::session::programs::WRITER;
+use crate::session::reply::{Answer, Failure, Reply};
 use crate::session::server::Server;
 use crate::sync::SYNC_IOCTL;
 
@@ -42,6 +44,8 @@ const TRIM: u32 = opcode::read_write::<TrimRange>(b'X', 121);
 // Those of F2FS in Linux (`linux/f2fs.h`), so that its tools work.
 const GARBAGE_COLLECT: u32 = opcode::write::<u32>(0xF5, 6);
 const WRITE_CHECKPOINT: u32 = opcode::none(0xF5, 7);
+// `struct f2fs_defragment` is as ours, but that `start` stays.
+const DEFRAGMENT: u32 = opcode::read_write::<DefragmentRequest>(0xF5, 8);
 
 /// The flags of `struct fsxattr` beside the `chattr(1)` flags that mean the same.
 const FSXATTR_FLAGS: [(u32, InodeFlags); 6] = [
@@ -86,6 +90,20 @@ impl Server {
                 0 => Err(Errno::AGAIN.into()),
                 _ => Ok(()),
             },
+            EXTENTS_IOCTL => {
+                let Extents { extents, bytes } = self.fs.count_extents(ino)?;
+                reply.push(&ExtentsReply { extents, bytes })
+            }
+            DEFRAGMENT_IOCTL => {
+                self.expect_may_defragment(header, arguments)?;
+                let DefragmentRequest { start, length } = structure(input)?;
+                let Defragmented { next, moved } = self.fs.defragment(ino, start, length)?;
+                reply.push(&DefragmentRequest { start: next, length: moved })
+            }
+            DEFRAGMENT => {
+                self.expect_may_defragment(header, arguments)?;
+                reply.push(&self.defragment_all(ino, structure(input)?)?)
+            }
             WRITE_CHECKPOINT => {
                 self.expect_root_and_writable(header)?;
                 Ok(self.fs.sync()?)
@@ -128,12 +146,37 @@ impl Server {
         Ok(())
     }
 
-    fn clean(&self, header: &InHeader, most: u32) -> Result<Emptied, crate::session::reply::Failure> {
+    fn clean(&self, header: &InHeader, most: u32) -> Result<Emptied, Failure> {
         self.expect_root_and_writable(header)?;
         Ok(self.fs.empty_sections(most)?)
     }
 
-    fn trim(&self, header: &InHeader, mut range: TrimRange) -> Result<TrimRange, crate::session::reply::Failure> {
+    /// Root may, and who has opened the file to write: what is written again wears the device, and takes room for a while.
+    fn expect_may_defragment(&self, header: &InHeader, arguments: &IoctlIn) -> Result<(), Errno> {
+        if self.read_only {
+            return Err(Errno::ROFS);
+        }
+        if header.uid == 0 || arguments.fh == WRITER { Ok(()) } else { Err(Errno::BADF) }
+    }
+
+    /// All of a range; how many bytes were written again. As F2FS in Linux, EAGAIN where too little is free.
+    fn defragment_all(&self, ino: InodeNumber, range: DefragmentRequest) -> Result<DefragmentRequest, Failure> {
+        let end = range.start.checked_add(range.length).ok_or(Errno::INVAL)?;
+        let (mut next, mut length) = (range.start, 0);
+        loop {
+            let done = match self.fs.defragment(ino, next, end - next) {
+                Err(error) if error.kind() == ErrorKind::NoSpace => return Err(Errno::AGAIN.into()),
+                done => done?,
+            };
+            length += done.moved;
+            if done.next >= end || done.next <= next {
+                return Ok(DefragmentRequest { length, ..range });
+            }
+            next = done.next;
+        }
+    }
+
+    fn trim(&self, header: &InHeader, mut range: TrimRange) -> Result<TrimRange, Failure> {
         self.expect_root_and_writable(header)?;
         range.length = self.fs.trim(range.start, range.length, range.minimum)?;
         Ok(range)
@@ -155,5 +198,6 @@ mod tests {
         assert_eq!((GET_FSXATTR, SET_FSXATTR), (0x801c_581f, 0x401c_5820));
         assert_eq!((TRIM, SYNC_IOCTL), (0xc018_5879, 0x4201));
         assert_eq!((GARBAGE_COLLECT, WRITE_CHECKPOINT, CLEAN_IOCTL), (0x4004_f506, 0xf507, 0xc010_4202));
+        assert_eq!((DEFRAGMENT, DEFRAGMENT_IOCTL, EXTENTS_IOCTL), (0xc010_f508, 0xc010_4203, 0x8010_4204));
     }
 }
