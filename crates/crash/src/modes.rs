@@ -9,6 +9,7 @@
 //! | faults | as random, shorter | chosen ones; blocks that were not flushed cannot be read, discarded ones hold anything, a read of the recovery fails |
 //! | tools | mkfs, tune, resize, repair, restore | chosen ones; or one of their writes fails |
 //! | journaled | longer ones on tight volumes with a journal, fsync-heavy or not | as random |
+//! | defragmented | overwriting and fsync, and files are put in sequence in between | as random |
 
 use basalt_testkit::rng::Rng;
 
@@ -128,6 +129,16 @@ pub const MODES: &[Mode] = &[
         is_of_engine: true,
         share: 2,
         part_of_tests: 3,
+    },
+    Mode {
+        name: "defragmented",
+        about: "overwriting and fsync among which files are put in sequence, cut at random moments",
+        run: defragmented,
+        runs: 1000,
+        is_list: false,
+        is_of_engine: true,
+        share: 1,
+        part_of_tests: 1,
     },
     Mode {
         name: "threads",
@@ -406,6 +417,37 @@ fn draw_flavoured(rng: &mut Rng) -> (Flavour, Drawn) {
         _ => (Flavour::Cleaning(user / 100 * rng.between(50, 85)), [160, 260, 600][rng.index(3)]),
     };
     (flavour, Drawn { engine, image: Image::Empty, steps: steps(rng, flavour, count) })
+}
+
+/// Overwriting and fsync, and files are put in sequence in between.
+pub fn defragmented(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), Finding> {
+    let drawn = draw_defragmented(&mut Rng::new(seed ^ 0xDE));
+    let density = Density { moments: Moments::Chosen(24), random: 1, nested: 12, thorough: 4 };
+    explore(drawn.engine, drawn.workload(), density, seed, setting, tally)
+}
+
+/// Behind some writes their file, or another that was written before, is put in sequence.
+fn draw_defragmented(rng: &mut Rng) -> Drawn {
+    let engine = any_volume(rng);
+    let user = engine.user_bytes();
+    let (flavour, count) = match rng.below(5) {
+        0 => (Flavour::Cleaning(user / 100 * rng.between(30, 60)), 160),
+        1 => (Flavour::Large(user / 100 * rng.between(20, 50)), 80),
+        2 => (Flavour::Brim, 40),
+        3 => (Flavour::Mixed, 120),
+        _ => (Flavour::Fsync, 120),
+    };
+    let (mut written, mut all) = (Vec::new(), Vec::new());
+    for step in steps(rng, flavour, count) {
+        let path = if let Step::Write(path, ..) = &step { Some(path.clone()) } else { None };
+        all.push(step);
+        written.extend(path);
+        if let Some(last) = written.len().checked_sub(1).filter(|_| rng.chance(25)) {
+            // The last ones most often.
+            all.push(Step::Defragment(written[last - rng.index(8.min(written.len()))].clone()));
+        }
+    }
+    Drawn { engine, image: Image::Empty, steps: all }
 }
 
 /// Shorter workloads on devices with faults.

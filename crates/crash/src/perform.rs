@@ -244,9 +244,20 @@ impl Performer<'_> {
             Step::Sync => fs.sync().map(nothing),
             Step::Statfs => fs.stat_fs().map(|_| 0),
             Step::Trim => fs.trim(0, u64::MAX, 0).map(|_| 0),
+            Step::Defragment(path) => self.defragment(path),
             Step::Walk => find_tree(fs, None).map(|_| 0).map_err(Error::Corrupted),
             Step::Tick(_) | Step::Remount => Ok(0),
         }
+    }
+
+    fn defragment(&self, path: &str) -> Answer {
+        let ino = self.find(path)?;
+        let end = self.fs.attributes(ino)?.size.next_multiple_of(4096);
+        let mut next = 0;
+        while next < end {
+            next = self.fs.defragment(ino, next, end - next)?.next;
+        }
+        Ok(0)
     }
 
     fn unnamed(&mut self, handle: &str) -> Answer {

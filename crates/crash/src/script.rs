@@ -82,6 +82,8 @@ pub enum Step {
     Statfs,
     /// Discard what is free.
     Trim,
+    /// Put a file in sequence on the device.
+    Defragment(Path),
     /// Look at everything: what does not fit into the caches pushes something else out.
     Walk,
     /// Unmount and mount.
@@ -153,6 +155,7 @@ impl Step {
             | Step::SetAcl(path, _)
             | Step::Hold(path)
             | Step::Fsync(path)
+            | Step::Defragment(path)
             | Step::Fdatasync(path) => vec![path],
             Step::Release | Step::Sync | Step::Tick(_) | Step::Statfs | Step::Trim | Step::Walk | Step::Remount => {
                 Vec::new()
@@ -205,6 +208,7 @@ impl fmt::Display for Step {
             Step::Release => write!(f, "release"),
             Step::Fsync(path) => write!(f, "fsync {path}"),
             Step::Fdatasync(path) => write!(f, "fdatasync {path}"),
+            Step::Defragment(path) => write!(f, "defragment {path}"),
             Step::Sync => write!(f, "sync"),
             Step::Tick(seconds) => write!(f, "tick {seconds}"),
             Step::Statfs => write!(f, "statfs"),
@@ -305,6 +309,7 @@ impl FromStr for Step {
             "release" => Step::Release,
             "fsync" => Step::Fsync(path(&mut words)?),
             "fdatasync" => Step::Fdatasync(path(&mut words)?),
+            "defragment" => Step::Defragment(path(&mut words)?),
             "sync" => Step::Sync,
             "tick" => Step::Tick(words.number("the seconds")?),
             "statfs" => Step::Statfs,

@@ -291,7 +291,7 @@ impl Tree {
             // What these set is taken over from the file system, and held against what was asked for.
             Step::Chown(..) | Step::Utimes(..) | Step::Flags(..) | Step::SetAcl(..) => Some(()),
             Step::Reserve(..) | Step::Hold(_) | Step::Fsync(_) | Step::Fdatasync(_) => Some(()),
-            Step::Sync | Step::Tick(_) | Step::Statfs | Step::Trim | Step::Walk => Some(()),
+            Step::Sync | Step::Tick(_) | Step::Statfs | Step::Trim | Step::Walk | Step::Defragment(_) => Some(()),
         }
     }
 
