@@ -1,4 +1,4 @@
-//! What others do to a volume that Basalt wrote: `resize.f2fs`, and Linux's own cleaning.
+//! What others do to a volume that Basalt wrote: `resize.f2fs`, and Linux's own cleaning; what they see of one that was defragmented.
 
 use std::path::Path;
 
@@ -76,6 +76,36 @@ fn cleaned_by_linux() {
         written.expect_same(&manifest(&fs), "cleaned by Linux, read by Basalt");
         fragment_again(&image, fs);
     }
+}
+
+/// Linux's filefrag counts the extents that Basalt counts, and finds a file in sequence.
+#[test]
+fn put_in_sequence_by_basalt() {
+    let Some(uml) = Uml::new_or_skip() else { return };
+    if !tools_or_skip(TOOLS) || !tools_or_skip(&["filefrag"]) {
+        return;
+    }
+    let directory = scratch::directory().unwrap();
+    let image = directory.path().join("volume.img");
+    make(&image, 128 * MIB, &FormatOptions::default());
+    let fs = open(&image);
+    let file = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
+    let files = [b"one", b"two"].map(|name| fs.create(fs.root(), name, &file, &Caller::default()).unwrap().ino);
+    for run in 0..80_u8 {
+        files.iter().for_each(|ino| _ = fs.write(*ino, u64::from(run) << 16, &[run; 1 << 16], false).unwrap());
+    }
+    fs.sync().unwrap();
+    let before = fs.count_extents(files[0]).unwrap().extents;
+    assert_eq!(fs.defragment(files[0], 0, 80 << 16).unwrap().next, 80 << 16);
+    let found = files.map(|ino| fs.count_extents(ino).unwrap().extents);
+    assert!(before > 40 && found[0] <= 3 && found[1] == before, "{before} to {found:?}");
+    files.iter().for_each(|ino| fs.forget(*ino, 1));
+    let written = finish(fs);
+    expect_clean(&image, "put in sequence by Basalt");
+    let count = |name, extents| format!("filefrag -v $MNT/{name} | tee /dev/stderr | grep -q ' {extents} extents* found'");
+    let script = [count("one", found[0]), count("two", found[1]), guest::record(&image)].join(" && ");
+    guest::visit(uml, &[Visit::new(&image, script)]);
+    written.expect_same(&guest::manifest(&image), "put in sequence by Basalt, read by Linux");
 }
 
 /// Fills about half of the volume, in pieces that leave no segment whole.
