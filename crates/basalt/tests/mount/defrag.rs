@@ -4,17 +4,21 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
 use rustix::io::Errno;
 use rustix::ioctl::{Updater, opcode};
+use rustix::process::Uid;
 use serde_json::Value;
 
 use crate::fixture::Volume;
-use crate::support::{Finished, basalt};
+use crate::support::{Finished, basalt, program};
 
 /// Bytes of a write that goes to its log at once.
 const RUN: usize = 64 << 10;
+const NOBODY: u32 = 65534;
 
 /// Writes files in turns, so that none lies in one piece; their contents.
 fn scatter(volume: &Volume, names: &[&str], runs: usize) -> Vec<Vec<u8>> {
@@ -137,19 +141,46 @@ fn a_full_or_read_only_volume_is_left_as_it_is() {
     assert!(fs::read(&one).unwrap() == contents[0] && fs::read(&two).unwrap() == contents[1]);
 }
 
+/// Who may write a file may put it in sequence, and nobody else but root.
+#[test]
+fn others_need_the_right_to_write() {
+    let Some(volume) = Volume::new("128M") else { return };
+    scatter(&volume, &["mine", "roots"], 12);
+    let (mine, roots) = (volume.path("mine"), volume.path("roots"));
+    std::os::unix::fs::chown(&mine, Some(NOBODY), Some(NOBODY)).unwrap();
+    let as_nobody = |path: &Path| {
+        let mut command = Command::new(program());
+        let ended = command.args(["defrag", "--json"]).arg(path).uid(NOBODY).gid(NOBODY).current_dir("/").output();
+        Finished(ended.unwrap())
+    };
+    assert!(number(&as_nobody(&mine).json(), "bytes_moved") > 0);
+    assert_eq!(as_nobody(&roots).code(), 1);
+    assert!(as_nobody(&roots).err().contains("roots: Permission denied"), "{}", as_nobody(&roots).err());
+    // Open to be read only.
+    let file = File::open(&roots).unwrap();
+    let refused = std::thread::spawn(move || {
+        rustix::thread::set_thread_uid(Uid::from_raw(NOBODY)).unwrap();
+        ask(&file, 0, 4096)
+    });
+    assert_eq!(refused.join().unwrap(), Err(Errno::BADF));
+}
+
+/// The ioctl of F2FS in Linux: start and length, in bytes, and on return what was written again.
+fn ask(file: &File, start: u64, length: u64) -> rustix::io::Result<[u64; 2]> {
+    const DEFRAGMENT: u32 = opcode::read_write::<[u64; 2]>(0xF5, 8);
+    let mut range = [start, length];
+    // SAFETY: the number says that the argument is two integers, which the kernel copies.
+    #[allow(unsafe_code, reason = "an ioctl")]
+    unsafe { rustix::ioctl::ioctl(file, Updater::<DEFRAGMENT, [u64; 2]>::new(&mut range)) }?;
+    Ok(range)
+}
+
 #[test]
 fn tools_for_linux_put_files_in_sequence_too() {
-    const DEFRAGMENT: u32 = opcode::read_write::<[u64; 2]>(0xF5, 8);
     let Some(volume) = Volume::new("128M") else { return };
     let contents = scatter(&volume, &["one", "two"], 40);
     let one = volume.path("one");
     let file = File::open(&one).unwrap();
-    let ask = |file: &File, start: u64, length: u64| {
-        let mut range = [start, length];
-        // SAFETY: the number says that the argument is two integers, which the kernel copies.
-        #[allow(unsafe_code, reason = "an ioctl")]
-        unsafe { rustix::ioctl::ioctl(file, Updater::<DEFRAGMENT, [u64; 2]>::new(&mut range)) }.map(|()| range)
-    };
     for (start, length) in [(1, 4096), (0, 1), (u64::MAX - 4095, 8192)] {
         assert_eq!(ask(&file, start, length), Err(Errno::INVAL), "{start} {length}");
     }

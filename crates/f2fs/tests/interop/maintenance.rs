@@ -102,7 +102,8 @@ fn put_in_sequence_by_basalt() {
     files.iter().for_each(|ino| fs.forget(*ino, 1));
     let written = finish(fs);
     expect_clean(&image, "put in sequence by Basalt");
-    let count = |name, extents| format!("filefrag -v $MNT/{name} | tee /dev/stderr | grep -q ' {extents} extents* found'");
+    let count =
+        |name, extents| format!("filefrag -v $MNT/{name} | tee /dev/stderr | grep -q ' {extents} extents* found'");
     let script = [count("one", found[0]), count("two", found[1]), guest::record(&image)].join(" && ");
     guest::visit(uml, &[Visit::new(&image, script)]);
     written.expect_same(&guest::manifest(&image), "put in sequence by Basalt, read by Linux");
