@@ -47,7 +47,7 @@ impl F2fs {
         let step = self.volume.lock().next_slack_step(pace);
         match step {
             SlackStep::Wait => return Ok(false),
-            SlackStep::HandOut(found) => self.publish_slack(found)?,
+            SlackStep::HandOut(found) => return self.publish_slack(found),
             SlackStep::Copy(_) => self.copy_islands(pace, cause)?,
             SlackStep::Commit { wait } => self.free_cleaned(cause, wait)?,
             SlackStep::Checkpoint => self.checkpoint_where_held(cause)?,
@@ -55,14 +55,15 @@ impl F2fs {
         Ok(true)
     }
 
-    /// Hands out what is ready, and reserves the slack of these segments, of data and of nodes; unless a checkpoint is under way.
-    fn publish_slack(&self, found: [Vec<Segment>; 2]) -> Result<()> {
-        let Some(_turn) = self.try_turn() else { return Ok(()) };
+    /// Hands out what is ready, and reserves the slack of these segments, of data and of nodes; unless a checkpoint is under way, or emptying
+    /// segments is the better way. Whether there is more of it now.
+    fn publish_slack(&self, found: [Vec<Segment>; 2]) -> Result<bool> {
+        let Some(_turn) = self.try_turn() else { return Ok(false) };
         // Whoever reads has found its blocks live, and is done once this is held.
         let _reuse = self.reuse.write();
         let mut volume = self.volume.lock();
         if !volume.is_writable() {
-            return Ok(());
+            return Ok(false);
         }
         let times = volume.times_with_commit();
         let result = volume.reserve_slack(found, &times, &Quiet::while_locked());

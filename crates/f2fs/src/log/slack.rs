@@ -170,21 +170,27 @@ impl Volume {
         }
     }
 
-    /// Reserves the slack of these segments, of data and of nodes, for the logs; planned by these times of the device.
-    pub(crate) fn reserve_slack(&mut self, found: [Vec<Segment>; 2], times: &DeviceTimes, quiet: &Quiet) -> Result<()> {
+    /// Reserves the slack of these segments, of data and of nodes, for the logs; planned by these times of the device. Where emptying segments is better,
+    /// none is reserved, and what was is given back: then the answer is false.
+    pub(crate) fn reserve_slack(
+        &mut self,
+        found: [Vec<Segment>; 2],
+        times: &DeviceTimes,
+        quiet: &Quiet,
+    ) -> Result<bool> {
         self.slack.retain(|slack| self.table.is_promised(slack));
         let is_search = found.iter().any(|found| !found.is_empty());
         if is_search {
             self.note_search(&found);
             if self.is_cleaning_better_for(&found[0], times) {
                 self.return_slack();
-                return Ok(());
+                return Ok(false);
             }
         }
         self.write_runs()?;
         self.hand_out_batch(quiet);
         if !is_search {
-            return Ok(());
+            return Ok(true);
         }
         let mut batch = Vec::new();
         for (of_nodes, segments) in [false, true].into_iter().zip(found) {
@@ -205,7 +211,7 @@ impl Volume {
         if !batch.is_empty() {
             self.slack.batch = Some(SlackBatch::new(batch, self.load().demand()));
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Whether segments of data like these are better emptied than filled; where there are none, it is as before.
@@ -214,7 +220,7 @@ impl Volume {
             return self.slack.prefers_cleaning();
         }
         let dead: Vec<[u64; 8]> = found.iter().map(|&segment| self.table.slack_after_commit(segment)).collect();
-        let is_better = are_better_emptied(&dead, times, self.slack.longer_percent());
+        let is_better = are_better_emptied(&dead, times);
         self.slack.note_preference(is_better, self.load().written);
         is_better
     }

@@ -10,12 +10,6 @@ const NEXT_SEARCH: u64 = 64;
 /// The same where there was not enough: more may have died by then.
 const NEXT_IN_VAIN: u64 = 1024;
 
-/// What full cleaning may take longer for each block that is gained, in percent, for it to be begun: whole segments are written in longer runs than
-/// plans reckon with.
-const LONGER_TO_CLEAN: u32 = 5;
-/// The same for it to be gone on with: to change one's mind costs the free segments that only cleaning keeps.
-const LONGER_TO_GO_ON: u32 = 10;
-
 /// Slack that is reserved, and that no log has taken yet.
 #[derive(Default)]
 pub(crate) struct SlackStock {
@@ -48,11 +42,6 @@ impl SlackStock {
     /// Whether logs are to leave slack alone, because emptying segments is better.
     pub(crate) fn prefers_cleaning(&self) -> bool {
         self.prefers_cleaning
-    }
-
-    /// What full cleaning may take longer than filling slack and still be the better way, in percent.
-    pub(super) fn longer_percent(&self) -> u32 {
-        if self.prefers_cleaning { LONGER_TO_GO_ON } else { LONGER_TO_CLEAN }
     }
 
     /// Whether emptying segments is better than filling their slack, as it was found now that so much was written. If so, that is asked again only when
@@ -163,12 +152,13 @@ mod tests {
 
     #[test]
     fn where_cleaning_is_better_that_is_asked_again_later() {
-        let mut stock = SlackStock::preferring_cleaning(false);
-        assert_eq!(stock.longer_percent(), 5);
+        let mut stock = SlackStock::preferring_cleaning(true);
+        assert!(stock.prefers_cleaning(), "as long as nothing was searched for");
+        stock.note_preference(false, 50);
+        assert!(!stock.prefers_cleaning());
         stock.note_preference(true, 100);
         assert!(stock.prefers_cleaning());
         assert_eq!([1123, 1124].map(|written| stock.missing(false, written)), [0, 12]);
-        assert_eq!(stock.longer_percent(), 10, "it is gone on with longer than it would be begun");
         stock.note_preference(false, 1124);
         assert!(!stock.prefers_cleaning());
     }

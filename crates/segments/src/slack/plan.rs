@@ -16,6 +16,8 @@ use std::ops::Range;
 use super::DeviceTimes;
 use crate::BLOCKS_PER_SEGMENT;
 
+/// What full cleaning may take longer for each block that is gained, in percent: whole segments are written in longer runs than plans reckon with.
+const HARDLY_LONGER_PERCENT: u32 = 5;
 /// The most holes that a segment can have: every other block.
 const HOLES_MAX: usize = BLOCKS_PER_SEGMENT as usize / 2;
 
@@ -73,17 +75,17 @@ impl SlackPlan {
     }
 }
 
-/// Whether segments, of each of which these blocks are dead, are better emptied by full cleaning: for a block that is gained it takes at most so many
-/// percent longer than their best plans do, and what it gives are whole segments.
+/// Whether segments, of each of which these blocks are dead, are better emptied by full cleaning: for a block that is gained it takes hardly longer than
+/// their best plans do, and what it gives are whole segments.
 #[must_use]
-pub fn are_better_emptied(segments: &[[u64; 8]], times: &DeviceTimes, longer_percent: u32) -> bool {
+pub fn are_better_emptied(segments: &[[u64; 8]], times: &DeviceTimes) -> bool {
     let sharing = u32::try_from(segments.len()).unwrap_or(u32::MAX);
     // What is gained is the same.
     let time = |plan: fn(&[u64; 8], &DeviceTimes, u32) -> SlackPlan| {
         segments.iter().map(|dead| plan(dead, times, sharing).time).fold(0, u64::saturating_add)
     };
     let (best, full) = (time(SlackPlan::best), time(SlackPlan::full));
-    u128::from(full) * 100 <= u128::from(best) * (100 + u128::from(longer_percent))
+    u128::from(full) * 100 <= u128::from(best) * (100 + u128::from(HARDLY_LONGER_PERCENT))
 }
 
 /// The holes of a segment, in order: where each begins, and where it ends.
