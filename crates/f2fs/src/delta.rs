@@ -20,6 +20,7 @@ use crate::node::level::first_block;
 use crate::node::nat::is_new;
 use crate::node::path::{inode_slot, is_direct};
 use crate::options::Deltas;
+use crate::unsealed::Unlisted;
 use crate::volume::Volume;
 
 /// Where a delta takes a second flush and nodes do not: pages for each node that would be written, up to which a delta is worth it.
@@ -108,6 +109,10 @@ impl Volume {
         if changes.is_empty(data_only) && !trail.unmarked {
             return Ok(Outcome::Nothing);
         }
+        if self.run_inside(ino)?.is_some() {
+            // As many blocks, and the checkpoint does not write the inode again.
+            return Ok(Outcome::InFull);
+        }
         let Changes { mut delta, nodes, dirty, .. } = changes;
         let since = self.checkpoint.since();
         if !delta.fits(0) {
@@ -121,9 +126,10 @@ impl Volume {
         if !self.checkpoint.since().fits_seal(0) {
             return self.leave_unsealed_to_flush(flushes).map(Outcome::LeftTo);
         }
-        let entries = list_first(&mut delta, self.entries_to_seal());
+        let unlisted = self.entries_to_seal();
+        let entries = list_first(&mut delta, sealed(&unlisted));
         if !delta.fits(entries.len()) {
-            self.checkpoint.since_mut().put_back_unsealed(entries);
+            self.checkpoint.since_mut().put_back_unsealed(unlisted);
             if pages > PAGES_PER_NODE * dirty as u64 && self.checkpoint.since().fits_seal(dirty) {
                 return Ok(Outcome::InFull);
             }
@@ -132,7 +138,7 @@ impl Volume {
         let (place, position) = match self.place_seal() {
             Ok(placed) => placed,
             Err(error) => {
-                self.checkpoint.since_mut().put_back_unsealed(entries);
+                self.checkpoint.since_mut().put_back_unsealed(unlisted);
                 return Err(error);
             }
         };
@@ -225,6 +231,11 @@ impl Volume {
         changes.nodes.push(nid);
         Ok(true)
     }
+}
+
+/// What a seal says of these blocks.
+pub(crate) fn sealed(entries: &[Unlisted]) -> Vec<Sealed> {
+    entries.iter().map(|one| one.sealed).collect()
 }
 
 /// Moves the pages whose blocks the seal lists to the front of its entries, and to the list of those.

@@ -4,13 +4,13 @@
 //!    side by side in the warm node log.
 //! 2. Without the lock: one flush, shared with all who wrote before it began: see [`flushes`](crate::flushes).
 //!
-//! Where it changed little, a seal alone tells what: see [`delta`](crate::delta). Where the chain cannot carry it (`checkpoint_reason`), fsync is a checkpoint.
+//! Where of the file only the inode is to be written, it is its own seal: see [`inside`](crate::inside). Where it changed little, a seal alone tells what: see [`delta`](crate::delta). Where the chain cannot carry it (`checkpoint_reason`), fsync is a checkpoint.
 
 use basalt_segments::cleaning::PIECE;
 use basalt_segments::{BlockTraits, LogId, Reason, SegmentKind};
 use basalt_vfs::FileKind;
 
-use crate::delta::Outcome;
+use crate::delta::{Outcome, sealed};
 use crate::error::Result;
 use crate::flushes::Flushes;
 use crate::layout::node::NodeFlags;
@@ -21,6 +21,7 @@ use crate::log::active::node_owner;
 use crate::mutant::{self, Mutant};
 use crate::node::path::is_direct;
 use crate::statistics::CheckpointCause;
+use crate::unsealed::Unlisted;
 use crate::volume::Volume;
 
 /// Times an fsync flushes first to make what it has to seal fit, while others write on.
@@ -135,13 +136,17 @@ impl Volume {
         if self.would_cramp_recovery(nodes.len() as u32 + 2) {
             return Ok(Step::Checkpoint);
         }
-        if !self.checkpoint.since().fits_seal(nodes.len() + 1) {
+        let inside = self.run_inside(ino)?;
+        if inside.is_none() && !self.checkpoint.since().fits_seal(nodes.len() + 1) {
             // More than a seal can list: all but the inode first, and a flush of their own.
             nodes.into_iter().try_for_each(|nid| self.write_node(nid))?;
             return self.leave_unsealed_to_flush(flushes).map(Step::Again);
         }
         let durable = self.checkpoint.since_mut().durable(|flush| flushes.has_succeeded(flush));
-        self.append_nodes(ino, nodes, durable)?;
+        match inside {
+            Some(run) => self.append_inside(ino, &run, durable)?,
+            None => self.append_nodes(ino, nodes, durable)?,
+        }
         if self.checkpoint.since().is_closed() {
             return Ok(Step::Checkpoint);
         }
@@ -151,7 +156,7 @@ impl Volume {
     }
 
     /// The direct nodes of a file that changed, but not its inode. Those that deltas tell all of can wait.
-    fn direct_nodes(&mut self, ino: Ino) -> Vec<Nid> {
+    pub(crate) fn direct_nodes(&mut self, ino: Ino) -> Vec<Nid> {
         let mut nodes = self.nodes.dirty_nodes(ino);
         let is_changed = |nid| {
             let footer = self.nodes.footer(nid);
@@ -170,12 +175,10 @@ impl Volume {
         let (place, position) = self.place_seal()?;
         let next = self.next_address(log);
         let mut placed = Vec::with_capacity(nodes.len());
-        let mut entries = self.entries_to_seal();
+        let mut entries = sealed(&self.entries_to_seal());
         let mut result = Ok(());
         for nid in nodes {
-            let named = if self.checkpoint.since().is_created(ino) { NodeFlags::DENTRY } else { NodeFlags::empty() };
-            let is_marked = nid == ino.nid() && !mutant::active(Mutant::FsyncMarkMissing);
-            let marks = if is_marked { NodeFlags::FSYNC | named } else { NodeFlags::empty() };
+            let marks = if nid == ino.nid() { self.marks_of_fsync(ino) } else { NodeFlags::empty() };
             let address = match self.place_node(nid, marks, Some(log)) {
                 Ok(Some((_, address))) => address,
                 Ok(None) => continue,
@@ -201,6 +204,15 @@ impl Volume {
         result
     }
 
+    /// The marks of an inode that make an fsync count, and its name known where the checkpoint does not have it.
+    pub(crate) fn marks_of_fsync(&self, ino: Ino) -> NodeFlags {
+        match () {
+            () if mutant::active(Mutant::FsyncMarkMissing) => NodeFlags::empty(),
+            () if self.checkpoint.since().is_created(ino) => NodeFlags::FSYNC | NodeFlags::DENTRY,
+            () => NodeFlags::FSYNC,
+        }
+    }
+
     /// Takes the next place of the chain for a seal: the address, and the blocks in front of it.
     pub(crate) fn place_seal(&mut self) -> Result<(Address, u32)> {
         let place = self.allocate(LogId::of(SegmentKind::WarmNode), node_owner(Nid::NONE))?;
@@ -208,6 +220,7 @@ impl Volume {
         self.invalidate_unplaced(place)?;
         let position = self.checkpoint.since().chained();
         self.note_chained();
+        self.checkpoint.since_mut().note_seal_chained();
         Ok((place, position))
     }
 
@@ -216,16 +229,16 @@ impl Volume {
     ///
     /// What cleaning has moved since is listed where it went: the commit that tells of the move may free the old place for others, and
     /// recovery takes moves that are older than the seal for known to it.
-    pub(crate) fn entries_to_seal(&mut self) -> Vec<Sealed> {
+    pub(crate) fn entries_to_seal(&mut self) -> Vec<Unlisted> {
         let mut entries = self.checkpoint.since_mut().take_unsealed();
         if self.table.tracks_durability() {
-            entries.iter_mut().for_each(|entry| entry.address = self.journal.place_of(entry.address));
-            entries.retain(|entry| {
-                let block = self.geometry.main_block(entry.address);
+            entries.iter_mut().for_each(|one| one.sealed.address = self.journal.place_of(one.sealed.address));
+            entries.retain(|one| {
+                let block = self.geometry.main_block(one.sealed.address);
                 self.table.is_live(block) || self.table.is_pre_invalid(block) || self.table.is_pinned(block.segment())
             });
             if !mutant::active(Mutant::FsyncedMoveForgotten) {
-                entries.iter().for_each(|entry| self.table.make_durable(self.geometry.main_block(entry.address)));
+                entries.iter().for_each(|one| self.table.make_durable(self.geometry.main_block(one.sealed.address)));
             }
         }
         entries

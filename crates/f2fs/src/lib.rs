@@ -110,6 +110,7 @@ pub mod fuzzing;
 pub mod geometry;
 mod hotness;
 mod info;
+mod inside;
 #[doc(hidden)]
 pub mod journal;
 pub mod layout;
@@ -137,6 +138,7 @@ mod submission;
 mod sync;
 mod trim;
 pub mod tune;
+mod unsealed;
 mod volume;
 
 pub use clock::{Clock, SystemClock};

@@ -48,6 +48,14 @@ pub enum Mutant {
     LeftNameForgotten,
     /// An fsync counts though not all it wrote has arrived.
     SealIgnored,
+    /// Inside: recovery takes every marked inode for one that vouches for itself.
+    InsideNotChecked,
+    /// Inside: recovery does not look at the blocks that an inode vouches for.
+    InsideDataNotVerified,
+    /// Inside: what an inode that vouches for itself points to counts as fresh: cleaning moves it without telling recovery.
+    InsideTargetsNotKept,
+    /// Inside: an inode that vouches for its own blocks takes those of others from the next seal.
+    InsideTakesAll,
     /// Roll-forward stops after the first fsync.
     ChainCutShort,
     /// Roll-forward leaves sizes as the checkpoint has them.
@@ -124,7 +132,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 57] = [
+    pub const ALL: [Mutant; 61] = [
         Mutant::SegmentReusedEarly,
         Mutant::VictimFreedEarly,
         Mutant::MovedBlockForgotten,
@@ -146,6 +154,10 @@ impl Mutant {
         Mutant::RenameNotNoticed,
         Mutant::LeftNameForgotten,
         Mutant::SealIgnored,
+        Mutant::InsideNotChecked,
+        Mutant::InsideDataNotVerified,
+        Mutant::InsideTargetsNotKept,
+        Mutant::InsideTakesAll,
         Mutant::ChainCutShort,
         Mutant::SizeNotRecovered,
         Mutant::NameNotRecovered,

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::layout::seal::{ENTRIES_MAX, Sealed};
-use crate::layout::{Address, Ino, Nid};
+use crate::layout::seal::Sealed;
+use crate::layout::{Address, FileBlock, Ino, Nid};
 use crate::mutant::{self, Mutant};
+use crate::unsealed::{Unlisted, Unsealed};
 
 /// Changes of names and shapes that are kept apart; beyond, every fsync is a checkpoint until the next.
 const NOTES_MAX: usize = 1 << 16;
@@ -24,34 +25,6 @@ enum Beginning {
     /// A checkpoint was taken since, or no chain begins there.
     #[default]
     Past,
-}
-
-/// Blocks written since the last seal or flush. Stops counting (and computing) at what no seal could list.
-#[derive(Debug, Default)]
-struct Unsealed {
-    entries: Vec<Sealed>,
-    overflown: bool,
-    /// The flush that blocks were left to, which the list does not have any more.
-    left_to: Option<u64>,
-}
-
-impl Unsealed {
-    fn note(&mut self, address: Address, bytes: &[u8]) {
-        if self.entries.len() < ENTRIES_MAX {
-            self.entries.push(Sealed::of(address, bytes));
-        } else {
-            self.overflown = true;
-        }
-    }
-
-    fn fits(&self, more: usize) -> bool {
-        !self.overflown && self.entries.len() + more <= ENTRIES_MAX
-    }
-
-    fn take(&mut self) -> Vec<Sealed> {
-        self.overflown = false;
-        std::mem::take(&mut self.entries)
-    }
 }
 
 /// What became of a file's nodes since the checkpoint.
@@ -86,6 +59,8 @@ pub struct SinceCheckpoint {
     reserved: u64,
     /// Blocks in the chain.
     chained: u32,
+    /// There is a seal among them.
+    has_seal: bool,
     /// Fsyncs whose flush may not be over: its number, and the blocks that were in the chain by then.
     flushing: VecDeque<(u64, u32)>,
     /// Blocks of the chain that are durable, with all that their seals list.
@@ -242,6 +217,16 @@ impl SinceCheckpoint {
         self.chained
     }
 
+    /// The last block of the chain is a seal's.
+    pub fn note_seal_chained(&mut self) {
+        self.has_seal = true;
+    }
+
+    /// Whether recovery knows, at the next block of the chain, that it is no chain of Linux's.
+    pub fn has_seal(&self) -> bool {
+        self.has_seal
+    }
+
     /// What became of a file's nodes.
     pub fn trail(&self, ino: Ino) -> Trail {
         self.trails.get(&ino).copied().unwrap_or_default()
@@ -298,9 +283,9 @@ impl SinceCheckpoint {
 
 /// What the next seal has to list.
 impl SinceCheckpoint {
-    /// A block is on its way to the device, and no seal lists it.
-    pub fn note_unsealed(&mut self, address: Address, bytes: &[u8]) {
-        self.unsealed.note(address, bytes);
+    /// A block is on its way to the device, and no seal lists it: of this page of a file, or a node.
+    pub fn note_unsealed(&mut self, address: Address, bytes: &[u8], page: Option<(Ino, FileBlock)>) {
+        self.unsealed.note(address, bytes, page);
     }
 
     /// Whether one seal can list all of it and `more` entries.
@@ -309,36 +294,49 @@ impl SinceCheckpoint {
     }
 
     /// Hands out what a seal lists.
-    pub fn take_unsealed(&mut self) -> Vec<Sealed> {
+    pub fn take_unsealed(&mut self) -> Vec<Unlisted> {
         self.unsealed.take()
     }
 
     /// Takes back what [`take_unsealed`](Self::take_unsealed) handed out: no seal lists it after all.
-    pub fn put_back_unsealed(&mut self, entries: Vec<Sealed>) {
-        self.unsealed.entries = entries;
+    pub fn put_back_unsealed(&mut self, entries: Vec<Unlisted>) {
+        self.unsealed.put_back(entries);
+    }
+
+    /// The pages of a file that no seal lists; `None` where a seal is due.
+    pub fn unsealed_of(&self, ino: Ino) -> Option<Vec<(FileBlock, Sealed)>> {
+        self.unsealed.of_file(ino)
+    }
+
+    /// The inode of a file vouches for its pages at these addresses: no seal lists them.
+    pub fn note_sealed_inside(&mut self, ino: Ino, pages: &[Address]) {
+        if mutant::active(Mutant::InsideTakesAll) {
+            self.unsealed.take();
+        }
+        self.unsealed.drop_listed(ino, pages);
     }
 
     /// Leaves out what lies where something else will be written: it is durable, and nobody refers to it.
     pub fn forget_unsealed(&mut self, is_reused: impl Fn(Address) -> bool) {
-        self.unsealed.entries.retain(|entry| !is_reused(entry.address));
+        self.unsealed.forget(is_reused);
     }
 
     /// Leaves all so far to flush number `flush`, which has not begun. Until it has succeeded no seal may be written: it would vouch for
     /// blocks that it does not list.
     pub fn leave_to_flush(&mut self, flush: u64) {
-        self.unsealed.take();
-        self.unsealed.left_to = Some(flush);
+        self.unsealed.leave_to(flush);
     }
 
     /// The flush that has to succeed before the next seal, if blocks were left to one.
     pub fn left_to_flush(&self) -> Option<u64> {
-        self.unsealed.left_to
+        self.unsealed.left_to()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::seal::ENTRIES_MAX;
 
     const FILE: Ino = Ino::new(7);
 
@@ -377,28 +375,28 @@ mod tests {
     #[test]
     fn what_no_seal_lists_after_all_waits_for_the_next() {
         let mut since = SinceCheckpoint::default();
-        since.note_unsealed(Address::new(7), &[1; 4096]);
+        since.note_unsealed(Address::new(7), &[1; 4096], None);
         let taken = since.take_unsealed();
         since.put_back_unsealed(taken);
-        since.note_unsealed(Address::new(8), &[1; 4096]);
-        assert_eq!(since.take_unsealed().iter().map(|one| one.address.get()).collect::<Vec<_>>(), [7, 8]);
+        since.note_unsealed(Address::new(8), &[1; 4096], None);
+        assert_eq!(since.take_unsealed().iter().map(|one| one.sealed.address.get()).collect::<Vec<_>>(), [7, 8]);
     }
 
     #[test]
     fn a_seal_lists_what_was_written_since_the_last_or_nothing() {
         let mut since = SinceCheckpoint::default();
         for at in [100, 101, 102] {
-            since.note_unsealed(Address::new(at), &[1; 4096]);
+            since.note_unsealed(Address::new(at), &[1; 4096], None);
         }
         since.forget_unsealed(|address| address == Address::new(101));
-        let listed: Vec<Address> = since.take_unsealed().iter().map(|entry| entry.address).collect();
+        let listed: Vec<Address> = since.take_unsealed().iter().map(|entry| entry.sealed.address).collect();
         assert_eq!(listed, [100, 102].map(Address::new));
         for at in 0..ENTRIES_MAX as u32 {
             assert!(since.fits_seal(1), "{at}");
-            since.note_unsealed(Address::new(at), &[1; 4096]);
+            since.note_unsealed(Address::new(at), &[1; 4096], None);
         }
         assert!(since.fits_seal(0) && !since.fits_seal(1));
-        since.note_unsealed(Address::new(9999), &[1; 4096]);
+        since.note_unsealed(Address::new(9999), &[1; 4096], None);
         assert!(!since.fits_seal(0));
         since.leave_to_flush(8);
         assert_eq!((since.left_to_flush(), since.take_unsealed().len()), (Some(8), 0));

@@ -34,7 +34,7 @@ impl Volume {
         let mut done = 0;
         let result = self.place_all(ino, first, count, data, &mut placed, &mut done);
         // What has its place must have its bytes, whatever came afterwards.
-        let flushed = if placed.count > 0 { self.write_placed(&placed, data) } else { Ok(()) };
+        let flushed = if placed.count > 0 { self.write_placed(ino, first, &placed, data) } else { Ok(()) };
         // Only what was replaced: pages behind the place where space ran out hold the only copy of older data.
         self.drop_pages(ino, first, first + done as u32);
         result.and(flushed).map_err(|error| (done, error))
@@ -69,7 +69,7 @@ impl Volume {
                 if placed.count == 0 || placed.address + placed.count as u32 != address {
                     let full = std::mem::replace(placed, Placed { address, count: 0, before: *done });
                     if full.count > 0 {
-                        self.write_placed(&full, data)?;
+                        self.write_placed(ino, first, &full, data)?;
                     }
                 }
                 placed.count += 1;
@@ -79,10 +79,12 @@ impl Volume {
         Ok(())
     }
 
-    fn write_placed(&mut self, placed: &Placed, data: Data<'_>) -> Result<()> {
+    /// `first`: the file block that the data begins with.
+    fn write_placed(&mut self, ino: Ino, first: FileBlock, placed: &Placed, data: Data<'_>) -> Result<()> {
         let bytes = data.part(placed.before * BLOCK_SIZE..(placed.before + placed.count) * BLOCK_SIZE);
-        for (address, block) in placed.address.onward().zip(bytes.chunks_exact(BLOCK_SIZE)) {
-            self.checkpoint.since_mut().note_unsealed(address, block);
+        let addresses = placed.address.onward().zip(placed.before as u32..);
+        for ((address, index), block) in addresses.zip(bytes.chunks_exact(BLOCK_SIZE)) {
+            self.checkpoint.since_mut().note_unsealed(address, block, Some((ino, first + index)));
         }
         self.writer.write_in_front_of(&*self.device, placed.address)?;
         let offset = u64::from(placed.address) * BLOCK_SIZE as u64;

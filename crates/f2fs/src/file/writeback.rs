@@ -169,7 +169,7 @@ impl Volume {
         if mutant::active(Mutant::StaleBlockExposed) && index.get() % 3 == 2 {
             return Ok(None);
         }
-        self.checkpoint.since_mut().note_unsealed(address, bytes);
+        self.checkpoint.since_mut().note_unsealed(address, bytes, Some((ino, index)));
         self.writer.make_way(&*self.device, log.index(), address)?;
         Ok(Some(log))
     }

@@ -30,6 +30,7 @@ mod file_block;
 pub mod hotness;
 mod ids;
 pub mod inode;
+pub mod inside;
 pub mod journal;
 pub mod nat;
 pub mod node;

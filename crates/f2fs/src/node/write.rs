@@ -6,6 +6,7 @@ use zerocopy::little_endian::{U32, U64};
 use super::cache::Node;
 use super::{inode, nat};
 use crate::error::Result;
+use crate::layout::inside::Inside;
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{NodeFlags, OFFSET_SHIFT, RawNodeFooter};
 use crate::layout::superblock::Features;
@@ -83,7 +84,7 @@ impl Volume {
         let Some((log, address)) = self.place_node(nid, NodeFlags::empty(), None)? else { return Ok(()) };
         if log == LogId::of(SegmentKind::WarmNode) {
             let Some(bytes) = self.nodes.bytes(nid) else { return Ok(()) };
-            self.checkpoint.since_mut().note_unsealed(address, bytes);
+            self.checkpoint.since_mut().note_unsealed(address, bytes, None);
             self.keep_targets(nid);
         }
         let Some(node) = self.nodes.get(nid) else { return Ok(()) };
@@ -119,6 +120,7 @@ impl Volume {
         let next = self.next_address(log);
         let version = self.checkpoint.node_version();
         let with_checksum = self.geometry.features.contains(Features::INODE_CHECKSUM);
+        let may_clear = !self.geometry.features.contains(Features::COMPRESSION);
         let seed = self.geometry.checksum_seed;
         let Some(node) = self.nodes.get_mut(nid) else { return Ok(None) };
         let footer = &mut node.raw_mut().footer;
@@ -126,8 +128,14 @@ impl Volume {
         footer.flag = U32::new(unmarked | marks.bits());
         footer.cp_ver = U64::new(version);
         footer.next_blkaddr = next.into();
-        if footer.ino == footer.nid && with_checksum {
-            inode::set_checksum(node.inode_mut(), seed);
+        if footer.ino == footer.nid {
+            if may_clear {
+                // Of another place, or as Linux copied it.
+                Inside::clear(node.inode_mut());
+            }
+            if with_checksum {
+                inode::set_checksum(node.inode_mut(), seed);
+            }
         }
         self.nodes.mark_clean(nid);
         self.nat.set(nid, RawNatEntry { block_addr: address.into(), ..entry });
@@ -136,6 +144,17 @@ impl Volume {
             self.invalidate(entry.address())?;
         }
         Ok(Some((log, address)))
+    }
+
+    /// Has an inode that just got this place vouch for itself and for what `inside` says.
+    pub(crate) fn seal_inside(&mut self, ino: Ino, address: Address, inside: &Inside) {
+        let with_checksum = self.geometry.features.contains(Features::INODE_CHECKSUM);
+        let seed = self.geometry.checksum_seed;
+        let Some(node) = self.nodes.get_mut(ino.nid()) else { return };
+        inside.write(node.inode_mut(), address);
+        if with_checksum {
+            inode::set_checksum(node.inode_mut(), seed);
+        }
     }
 
     /// What placement may know about a node.

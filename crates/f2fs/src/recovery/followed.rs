@@ -12,10 +12,13 @@ use std::ops::Range;
 use rustc_hash::FxHashSet;
 use zerocopy::FromBytes;
 
+use super::inside::{run_now, verify};
 use super::scan::{ChainNode, Start, entries_now, wrong_in};
 use crate::blocks::{read_block, read_blocks};
 use crate::geometry::Geometry;
 use crate::layout::delta::PAGES_MAX;
+use crate::layout::inode::RawInode;
+use crate::layout::inside::{Inside, marked_inode};
 use crate::layout::node::{NodeFlags, RawNode, RawNodeFooter};
 use crate::layout::seal::{Seal, Sealed, is_seal};
 use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Ino};
@@ -43,6 +46,8 @@ pub struct Followers {
     open: Fsync,
     /// The address of the last block that was read, and its position.
     last: (Address, usize),
+    /// Positions of blocks that are not there, each the first of those that follow one another.
+    gaps: Vec<usize>,
     /// Entries of seals that may still be compared.
     budget: usize,
     /// Pages that deltas told so far.
@@ -59,9 +64,16 @@ struct Fsync {
     holds: bool,
     /// What of that is not.
     wrong: FxHashSet<Address>,
+    /// It is an inode that is its own seal.
+    is_inside: bool,
 }
 
 impl Fsync {
+    /// One whose inode is its own seal.
+    fn inside(node: ChainNode) -> Fsync {
+        Fsync { nodes: vec![node], left: Some(0), is_inside: true, ..Fsync::default() }
+    }
+
     /// The blocks of the chain up to its end.
     fn end(&self) -> usize {
         self.nodes.last().map_or(0, |node| node.position + 1)
@@ -76,6 +88,8 @@ pub struct Behind {
     pub position: usize,
     /// What it is a seal of, if the chain ends because that is not all there.
     pub seal: Option<Seal>,
+    /// The inode that is its own seal, if the chain ends because what it vouches for is not all there.
+    pub node: Option<ChainNode>,
     /// Whether each segment is looked at where nothing tells in which one the log went on.
     pub is_worth: bool,
 }
@@ -91,7 +105,9 @@ impl Followers {
     ) -> Followers {
         let geometry = start.geometry;
         let budget = geometry.main_blocks() as usize;
-        let mut found = Followers { last: (behind.end, behind.position), budget, ..Followers::default() };
+        let gaps = vec![behind.position];
+        let mut found = Followers { last: (behind.end, behind.position), budget, gaps, ..Followers::default() };
+        found.fsyncs.extend(behind.node.map(Fsync::inside));
         if let Some(seal) = &behind.seal {
             let delta = seal.delta.as_ref().map(|delta| ChainNode::delta(behind.end, behind.position, delta));
             found.open = Fsync {
@@ -136,17 +152,22 @@ impl Followers {
     /// made count; they belong to the first fsync.
     pub fn counted(mut self, pending: Vec<ChainNode>) -> Vec<ChainNode> {
         let durable = self.durable.unwrap_or_default() as usize;
-        if let Some(first) = self.fsyncs.first_mut() {
+        if let Some(first) = self.fsyncs.iter_mut().find(|fsync| !fsync.is_inside) {
             first.nodes.splice(0..0, pending);
         }
         self.fsyncs.sort_by_key(Fsync::end);
+        // An inode that is its own seal does not list what its file wrote in the fsync before: that one must not be missing.
+        let gap = self.gaps.iter().copied().filter(|gap| *gap >= durable).min().unwrap_or(usize::MAX);
+        // Without seals nothing says what an inode of Linux's has in these bytes.
+        let is_sealed = self.durable.is_some();
         // Of what may not have been durable, each points to data of the ones before.
         let mut is_whole = true;
         let counted = self.fsyncs.into_iter().filter(|fsync| {
-            is_whole &= fsync.holds || fsync.end() <= durable;
+            is_whole &= fsync.holds && !(fsync.is_inside && fsync.end() > gap) || fsync.end() <= durable;
             is_whole || fsync.end() <= durable
         });
-        counted.flat_map(|one| one.nodes.into_iter().filter(move |node| !one.wrong.contains(&node.address))).collect()
+        let is_wrong = move |one: &Fsync, node: &ChainNode| is_sealed && one.wrong.contains(&node.address);
+        counted.flat_map(|mut one| std::mem::take(&mut one.nodes).into_iter().filter(move |node| !is_wrong(&one, node))).collect()
     }
 
     /// Takes note of the chain's blocks in part of a segment.
@@ -177,14 +198,38 @@ impl Followers {
         block: &[u8],
         footer: &RawNodeFooter,
     ) {
+        if position > self.last.1 + 1 {
+            self.gaps.push(self.last.1 + 1);
+        }
         self.last = (address, position);
         self.segments.insert(start.geometry.segment_of(address));
         if is_seal(footer) {
             let seal = Seal::of_block(block);
-            self.note_seal(start, address, seal);
-        } else {
-            self.note_node(address, footer);
+            return self.note_seal(start, address, seal);
         }
+        let raw = marked_inode(block);
+        match raw.and_then(|raw| Some((raw, Inside::read(raw, address)?))) {
+            Some((raw, inside)) => self.note_inside(start, ChainNode::of(address, position, footer), raw, &inside),
+            None => self.note_node(address, footer, raw.is_some_and(Inside::is_set)),
+        }
+    }
+
+    /// Takes note of an inode that is its own seal. What is in front of it without a seal waits for one.
+    fn note_inside(&mut self, start: &Start<'_, '_>, node: ChainNode, raw: &RawInode, inside: &Inside) {
+        if self.open.left.is_some() {
+            self.close();
+        }
+        let durable = inside.undurable.and_then(|count| node.position.checked_sub(count as usize)).unwrap_or_default();
+        self.durable = self.durable.max(Some(durable as u32));
+        self.marked.insert(node.ino);
+        let mut fsync = Fsync::inside(node);
+        let run = run_now(start, raw, inside, node.position);
+        if let Some((run, left)) = run.and_then(|run| self.budget.checked_sub(run.len()).map(|left| (run, left))) {
+            self.budget = left;
+            self.segments.extend(run.iter().map(|at| start.geometry.segment_of(*at)));
+            fsync.holds = verify(start, &run, inside).is_ok();
+        }
+        self.fsyncs.push(fsync);
     }
 
     fn note_seal(&mut self, start: &Start<'_, '_>, address: Address, seal: Option<Seal>) {
@@ -197,6 +242,8 @@ impl Followers {
         };
         self.durable = self.durable.max(Some(seal.durable));
         if let Some(position) = seal.position {
+            // More is in front of it than was found.
+            self.gaps.extend((position as usize > self.last.1).then_some(self.last.1));
             self.last.1 = position as usize;
         }
         self.open.left = Some(seal.nodes);
@@ -220,15 +267,16 @@ impl Followers {
         }
     }
 
-    fn note_node(&mut self, address: Address, footer: &RawNodeFooter) {
-        let flags = footer.flags();
-        let (ino, offset, position) = (footer.ino(), footer.offset(), self.last.1);
-        self.open.nodes.push(ChainNode { address, position, ino, offset, flags, is_delta: false });
+    /// `is_torn`: it is an inode that was its own seal, and is not whole.
+    fn note_node(&mut self, address: Address, footer: &RawNodeFooter, is_torn: bool) {
+        let node = ChainNode::of(address, self.last.1, footer);
+        self.open.nodes.push(node);
+        self.open.wrong.extend((is_torn && self.open.left.is_none()).then_some(address));
         self.open.left = self.open.left.map(|left| left.saturating_sub(1));
         // The mark is on the last node of an fsync.
-        let is_marked = flags.contains(NodeFlags::FSYNC);
+        let is_marked = node.flags.contains(NodeFlags::FSYNC);
         if is_marked {
-            self.marked.insert(ino);
+            self.marked.insert(node.ino);
         }
         if is_marked || self.open.left == Some(0) {
             self.close();

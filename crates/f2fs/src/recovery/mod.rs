@@ -7,6 +7,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`scan`] | following the chain, and how much of it counts |
+//! | `inside` | whether an inode that is its own seal counts |
 //! | [`forward`] | recovering inodes, addresses, xattrs and names, in memory; the checkpoint of `F2fs::open` makes it durable |
 //! | `file` | one file's attributes, blocks and xattrs |
 //! | `delta` | what deltas tell of one file |
@@ -19,5 +20,6 @@ mod delta;
 mod file;
 pub mod followed;
 pub mod forward;
+mod inside;
 mod name;
 pub mod scan;

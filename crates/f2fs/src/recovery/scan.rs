@@ -9,6 +9,7 @@ use zerocopy::FromBytes;
 use basalt_device::BlockDevice;
 
 use super::followed::{Behind, Followers};
+use super::inside::{self, Wrong};
 use crate::blocks::{read_block, read_blocks};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
@@ -16,11 +17,11 @@ use crate::journal::translation::Translation;
 use crate::layout::crc::crc;
 use crate::layout::delta::{Delta, PAGES_MAX};
 use crate::layout::inode::RawInode;
-use crate::layout::node::{NodeFlags, RawNode};
+use crate::layout::node::{NodeFlags, RawNode, RawNodeFooter};
 use crate::layout::seal::{Seal, Sealed, is_seal};
 use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Ino};
 use crate::mutant::{self, Mutant};
-use crate::node::inode;
+use crate::node::inode::{is_whole, validate};
 
 /// Nodes that are followed at most: 4 GiB of them.
 const CHAIN_MAX: usize = 1 << 20;
@@ -45,6 +46,17 @@ pub struct ChainNode {
 }
 
 impl ChainNode {
+    /// A node with this footer.
+    pub fn of(address: Address, position: usize, footer: &RawNodeFooter) -> ChainNode {
+        let (ino, offset, flags) = (footer.ino(), footer.offset(), footer.flags());
+        ChainNode { address, position, ino, offset, flags, is_delta: false }
+    }
+
+    /// Whether it is an inode with the fsync mark: where seals tell what counts, it is among a seal's nodes, or its own seal.
+    fn is_marked_inode(&self) -> bool {
+        self.offset == 0 && self.flags.contains(NodeFlags::FSYNC) && !self.is_delta
+    }
+
     /// A seal at an address and position that tells what changed of a file: it counts as marked.
     pub fn delta(address: Address, position: usize, delta: &Delta) -> ChainNode {
         ChainNode { address, position, ino: delta.ino, offset: 0, flags: NodeFlags::FSYNC, is_delta: true }
@@ -89,6 +101,8 @@ struct End {
     wrong: Option<Error>,
     /// The seal that says so.
     seal: Option<Seal>,
+    /// The inode that says so, which is its own seal.
+    node: Option<ChainNode>,
 }
 
 impl<'m> Chain<'m> {
@@ -117,11 +131,11 @@ impl<'m> Chain<'m> {
         let is_unreadable = matches!(end.wrong, Some(Error::Device(_)));
         // Without a chain that leads there, the end of a segment is that of the log.
         let is_worth = self.visited > 0 || end.wrong.is_some();
-        let mut places = vec![Behind { end: end.at, position: end.position, seal: end.seal, is_worth }];
+        let mut places = vec![Behind { end: end.at, position: end.position, seal: end.seal, node: end.node, is_worth }];
         if end.at != end.last && end.at != end.last + 1 {
             // A last node with a damaged link leads astray.
             let position = end.position.saturating_sub(1);
-            places.push(Behind { end: end.last, position, seal: None, is_worth: false });
+            places.push(Behind { end: end.last, position, seal: None, node: None, is_worth: false });
         }
         for behind in places.into_iter().filter(|behind| start.geometry.in_main(behind.end)) {
             let followers = Followers::find(start, &behind, &self.segments, is_live);
@@ -139,7 +153,7 @@ impl<'m> Chain<'m> {
     }
 }
 
-fn damaged(address: Address) -> Error {
+pub(super) fn damaged(address: Address) -> Error {
     Error::damaged("roll-forward chain", format!("block {address}"), "not what its fsync wrote")
 }
 
@@ -176,7 +190,7 @@ pub fn scan<'m>(start: &Start<'_, 'm>, is_live: &dyn Fn(Address) -> bool) -> Cha
     let mut told = 0;
     let (mut at, mut last) = (start.address, start.address);
     // What cannot be read, or is not what its seal says.
-    let (mut wrong, mut wrong_seal) = (None, None);
+    let (mut wrong, mut wrong_seal, mut wrong_node) = (None, None, None);
     let mut position = 0;
     while geometry.in_main(at) && seen.len() < CHAIN_MAX && seen.insert(at) {
         chain.segments.insert(geometry.segment_of(at));
@@ -220,20 +234,25 @@ pub fn scan<'m>(start: &Start<'_, 'm>, is_live: &dyn Fn(Address) -> bool) -> Cha
             sealed = Some(seal.nodes);
             counted = position + 1;
         } else {
-            let node = ChainNode {
-                address: at,
-                position,
-                ino: footer.ino(),
-                offset: footer.offset(),
-                flags: footer.flags(),
-                is_delta: false,
-            };
+            let node = ChainNode::of(at, position, &footer);
             match sealed {
                 Some(left) if left > 0 => {
                     chain.nodes.push(node);
                     sealed = Some(left - 1);
                     counted = position + 1;
                 }
+                Some(_) if node.is_marked_inode() => match inside::check(start, block, &node, budget) {
+                    Ok(run) => {
+                        budget -= run.len();
+                        chain.segments.extend(run.iter().map(|address| geometry.segment_of(*address)));
+                        chain.nodes.push(node);
+                        counted = position + 1;
+                    }
+                    Err(Wrong { error, is_whole }) => {
+                        (wrong, wrong_node) = (Some(error), is_whole.then_some(node));
+                        break;
+                    }
+                },
                 _ => pending.push(node),
             }
         }
@@ -241,7 +260,7 @@ pub fn scan<'m>(start: &Start<'_, 'm>, is_live: &dyn Fn(Address) -> bool) -> Cha
         at = footer.next_blkaddr.into();
     }
     // Where the chain does not end at a block that was looked at, it leads out of the main area, or back.
-    let end = End { at, position, last, counted, wrong, seal: wrong_seal };
+    let end = End { at, position, last, counted, wrong, seal: wrong_seal, node: wrong_node };
     chain.is_sealed = sealed.is_some();
     chain.look_behind_end(start, is_live, end, &mut pending);
     if sealed.is_none() {
@@ -253,6 +272,8 @@ pub fn scan<'m>(start: &Start<'_, 'm>, is_live: &dyn Fn(Address) -> bool) -> Cha
             chain.nodes.append(&mut pending);
         }
     }
+    // What a seal made count may lie in front of inodes that were their own.
+    chain.nodes.sort_by_key(|node| node.position);
     chain.dropped = pending.len();
     chain
 }
@@ -268,12 +289,12 @@ fn torn_end(
     let last = nodes.last().filter(|node| node.offset == 0 && node.flags.contains(NodeFlags::FSYNC))?;
     let block = read_block(start.device, last.address).ok()?;
     let inode = RawInode::ref_from_bytes(&block).ok()?;
-    let error = inode::validate(inode, last.ino, start.geometry).err()?;
+    let error = validate(inode, last.ino, start.geometry).err()?;
     // All of it is there: what is wrong with it is not that power went.
-    if inode::is_whole(inode, start.geometry) {
+    if is_whole(inode, start.geometry) {
         return None;
     }
-    let behind = Behind { end: last.address, position: last.position, seal: None, is_worth: true };
+    let behind = Behind { end: last.address, position: last.position, seal: None, node: None, is_worth: true };
     (!Followers::find(start, &behind, seen, is_live).are_fsynced(1)).then_some(error)
 }
 
@@ -290,24 +311,31 @@ pub(crate) fn wrong_in(start: &Start<'_, '_>, entries: &[Sealed]) -> Vec<(Addres
     let (inside, outside): (Vec<&Sealed>, Vec<&Sealed>) =
         entries.iter().partition(|entry| geometry.in_main(entry.address));
     let mut wrong: Vec<_> = outside.into_iter().map(|entry| (entry.address, None)).collect();
-    let mut rest = &inside[..];
-    while let Some(first) = rest.first() {
-        let neighbours = rest.iter().zip(first.address.onward()).take_while(|(entry, at)| entry.address == *at).count();
-        let (run, behind) = rest.split_at(neighbours);
-        let all = read_blocks(device, first.address, run.len()).ok();
-        for (index, entry) in run.iter().enumerate() {
-            let found = match &all {
-                Some(all) => Ok(crc(&all[index * BLOCK_SIZE..][..BLOCK_SIZE])),
-                None => read_block(device, entry.address).map(|block| crc(&block)),
-            };
-            match found {
-                Ok(found) if found == entry.crc => {}
-                found => wrong.push((entry.address, found.err())),
-            }
+    let addresses: Vec<Address> = inside.iter().map(|entry| entry.address).collect();
+    for (entry, found) in inside.into_iter().zip(crcs_of(device, &addresses)) {
+        match found {
+            Ok(found) if found == entry.crc => {}
+            found => wrong.push((entry.address, found.err())),
         }
-        rest = behind;
     }
     wrong
+}
+
+/// The CRCs of blocks of the main area; the device's error for one that cannot be read.
+pub(super) fn crcs_of(device: &dyn BlockDevice, addresses: &[Address]) -> Vec<Result<u32>> {
+    let mut found = Vec::with_capacity(addresses.len());
+    let mut rest = addresses;
+    while let Some(first) = rest.first() {
+        let neighbours = rest.iter().zip(first.onward()).take_while(|(one, at)| *one == at).count();
+        let (run, behind) = rest.split_at(neighbours);
+        let all = read_blocks(device, *first, run.len()).ok();
+        found.extend(run.iter().enumerate().map(|(index, address)| match &all {
+            Some(all) => Ok(crc(&all[index * BLOCK_SIZE..][..BLOCK_SIZE])),
+            None => read_block(device, *address).map(|block| crc(&block)),
+        }));
+        rest = behind;
+    }
+    found
 }
 
 /// Reads ahead where blocks follow one another.
