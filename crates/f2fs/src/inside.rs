@@ -62,7 +62,9 @@ impl Volume {
         self.node_mut(ino.nid())?;
         let position = self.checkpoint.since().chained();
         let log = LogId::of(SegmentKind::WarmNode);
-        let Some((_, address)) = self.place_node(ino.nid(), self.marks_of_fsync(ino), Some(log))? else { return Ok(()) };
+        let Some((_, address)) = self.place_node(ino.nid(), self.marks_of_fsync(ino), Some(log))? else {
+            return Ok(());
+        };
         let inside = Inside {
             first: run.first,
             pages: run.pages.len() as u32,

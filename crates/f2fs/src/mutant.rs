@@ -54,8 +54,6 @@ pub enum Mutant {
     InsideDataNotVerified,
     /// Inside: what an inode that vouches for itself points to counts as fresh: cleaning moves it without telling recovery.
     InsideTargetsNotKept,
-    /// Inside: an inode that vouches for its own blocks takes those of others from the next seal.
-    InsideTakesAll,
     /// Roll-forward stops after the first fsync.
     ChainCutShort,
     /// Roll-forward leaves sizes as the checkpoint has them.
@@ -112,6 +110,8 @@ pub enum Mutant {
     SlackSaidAppended,
     /// Threads: blocks that a large fsync leaves to a flush are forgotten before that flush is over.
     OverflownSealForgotten,
+    /// Threads: an inode that vouches for its own blocks takes those of others from the next seal.
+    InsideTakesAll,
     /// Threads: an fsync waits for a flush that begins before it has written: the flush leaves the queue as it is.
     FlushNumberedEarly,
     /// Threads: a flush does not wait for the writes that others make.
@@ -157,7 +157,6 @@ impl Mutant {
         Mutant::InsideNotChecked,
         Mutant::InsideDataNotVerified,
         Mutant::InsideTargetsNotKept,
-        Mutant::InsideTakesAll,
         Mutant::ChainCutShort,
         Mutant::SizeNotRecovered,
         Mutant::NameNotRecovered,
@@ -186,6 +185,7 @@ impl Mutant {
         Mutant::SlackOwnersCutShort,
         Mutant::SlackSaidAppended,
         Mutant::OverflownSealForgotten,
+        Mutant::InsideTakesAll,
         Mutant::FlushNumberedEarly,
         Mutant::UnderWayNotAwaited,
         Mutant::CheckpointNotAwaited,

@@ -211,7 +211,11 @@ mod tests {
         assert_eq!(changed(|raw| raw.i_size.set(8)), None);
         assert_eq!(changed(|raw| raw.extra_mut().i_compr_blocks.set(8)), None);
         assert_eq!(changed(|raw| raw.extra_mut().i_compress_flag.set(8)), None);
-        assert_eq!(changed(|raw| raw.extra_mut().i_inode_checksum.set(8)), Some(inside()), "the checksum comes after it");
+        assert_eq!(
+            changed(|raw| raw.extra_mut().i_inode_checksum.set(8)),
+            Some(inside()),
+            "the checksum comes after it"
+        );
     }
 
     #[test]

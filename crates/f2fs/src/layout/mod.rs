@@ -15,6 +15,7 @@
 //! | [`summary`] | segment summary area: which node owns each block; also the journals |
 //! | [`node`], [`inode`] | main area: inodes, direct and indirect nodes |
 //! | [`seal`] | main area: the block in front of each fsync's nodes, Basalt's own |
+//! | [`inside`] | main area: inodes that are their own seals, Basalt's own |
 //! | [`dentry`] | main area: directory blocks and inline directories |
 //! | [`xattr`] | inside inodes and in their xattr node |
 //!

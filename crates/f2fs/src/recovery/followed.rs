@@ -133,7 +133,7 @@ impl Followers {
         let mut found = Followers { last: (start.address, 0), ..Followers::default() };
         if start.geometry.in_main(start.address) {
             let range = start.address..segment_of(start.geometry, start.address).end;
-            found.note_run(start, &Run { range, begin: None, next: Address::NULL }, &|_| false);
+            found.note_run(start, &Run { range, begin: Some(0), next: Address::NULL }, &|_| false);
         }
         found.prove_durable(0)
     }
@@ -167,7 +167,9 @@ impl Followers {
             is_whole || fsync.end() <= durable
         });
         let is_wrong = move |one: &Fsync, node: &ChainNode| is_sealed && one.wrong.contains(&node.address);
-        counted.flat_map(|mut one| std::mem::take(&mut one.nodes).into_iter().filter(move |node| !is_wrong(&one, node))).collect()
+        counted
+            .flat_map(|mut one| std::mem::take(&mut one.nodes).into_iter().filter(move |node| !is_wrong(&one, node)))
+            .collect()
     }
 
     /// Takes note of the chain's blocks in part of a segment.

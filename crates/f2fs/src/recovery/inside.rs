@@ -37,12 +37,7 @@ fn said(raw: &RawInode, address: Address) -> Option<Inside> {
 }
 
 /// Where the blocks of its pages are now; `None` if they are not where a file can have them. `position`: the inode's in the chain.
-pub(super) fn run_now(
-    start: &Start<'_, '_>,
-    raw: &RawInode,
-    inside: &Inside,
-    position: usize,
-) -> Option<Vec<Address>> {
+pub(super) fn run_now(start: &Start<'_, '_>, raw: &RawInode, inside: &Inside, position: usize) -> Option<Vec<Address>> {
     let mut run = inside.addresses(raw, start.geometry.flexible_inline_xattr())?;
     run.iter_mut().for_each(|address| *address = start.moves.of_chain(*address, position));
     run.iter().all(|address| start.geometry.in_main(*address)).then_some(run)
