@@ -30,7 +30,8 @@ impl Volume {
     /// What an inode has to vouch for so that it can be its own seal; `None` if it cannot. The file's dirty pages are written.
     pub(crate) fn run_inside(&mut self, ino: Ino) -> Result<Option<Run>> {
         let since = self.checkpoint.since();
-        let is_possible = since.has_seal()
+        let is_possible = self.options.inside_seals
+            && since.has_seal()
             && !since.trail(ino).unmarked
             && !self.geometry.features.contains(Features::COMPRESSION)
             && self.direct_nodes(ino).is_empty()

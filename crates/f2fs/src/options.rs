@@ -150,6 +150,9 @@ pub struct OpenOptions {
     pub pre_invalid_bytes: Option<u64>,
     /// When an fsync writes a delta.
     pub delta: Deltas,
+    /// An inode is its own seal where it can be: an fsync costs a block less. Versions of Basalt that do not know this drop such fsyncs when
+    /// they recover the volume after a power cut.
+    pub inside_seals: bool,
     /// Access times.
     pub atime: Atime,
 }
@@ -181,6 +184,7 @@ impl Default for OpenOptions {
             journal: true,
             pre_invalid_bytes: None,
             delta: Deltas::Auto,
+            inside_seals: true,
             atime: Atime::Relatime,
         }
     }

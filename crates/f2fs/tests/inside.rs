@@ -148,7 +148,8 @@ fn small_files_cost_a_block_less_than_with_a_seal() {
             fs.write(log, 200 * line, &[line as u8; 200], false).unwrap();
             fs.sync_file(log, true).unwrap();
         });
-        assert!(count.1 == 1 && count.0 <= 1, "line {line}: {count:?}");
+        // Inside the inode at first, then in the last page, or in two.
+        assert!(count.1 == 1 && count.0 <= 2, "line {line}: {count:?}");
     }
     expect_after_cut(&device, log, &contents(&fs, log), "the log");
 }

@@ -157,7 +157,7 @@ fn a_seal_that_tells_of_more_entries_than_it_has_is_none() {
 fn deltas_know_where_they_are_and_what_was_durable() {
     let (device, fs, ino) = with_file(Deltas::On);
     for number in 0..5 {
-        write_page(&fs, ino, 100 * u64::from(number), 2);
+        write_page(&fs, ino, 1_000 + u64::from(number), 2);
         fs.sync_file(ino, false).unwrap();
         let (_, seal, _) = last_delta(&device);
         assert_eq!((seal.position, seal.durable, seal.nodes), (Some(number), number, 0));

@@ -17,7 +17,7 @@ pub(super) const BLOCK: usize = 4096;
 pub(super) const LARGE: usize = 1000;
 
 pub(super) fn open(device: &Arc<MemoryDevice>) -> F2fs {
-    let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
+    let options = OpenOptions { background_cleaning: false, inside_seals: false, ..OpenOptions::default() };
     F2fs::open(device.clone(), options, Arc::new(SystemClock)).unwrap()
 }
 

@@ -22,7 +22,7 @@ const FOOTER: u64 = 4072;
 const FSYNCS: [(&str, u8); 4] = [("first", 1), ("last", 2), ("other", 3), ("last", 4)];
 
 fn open(device: &Arc<MemoryDevice>) -> F2fs {
-    let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
+    let options = OpenOptions { background_cleaning: false, inside_seals: false, ..OpenOptions::default() };
     F2fs::open(device.clone(), options, Arc::new(SystemClock)).unwrap()
 }
 
