@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use basalt_device::{BlockDevice, FileDevice, OpenOptions as DeviceOptions};
 use basalt_f2fs::format::FormatOptions;
+use basalt_f2fs::layout::Address;
+use basalt_f2fs::layout::inside::{Inside, marked_inode};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_testkit::images::{TOOLS, mkfs_f2fs};
@@ -147,6 +149,42 @@ fn left_by_basalt_behind_a_checkpoint() {
     expected.expect_same(&durable(guest::manifest(&cuts[0])), "fsynced by Basalt, recovered by Linux");
     expect_clean(&cuts[0], "fsynced by Basalt, recovered by Linux");
     recovered_by_basalt(&cuts[1], &expected);
+}
+
+/// Linux recovers inodes that were their own seals and keeps the bytes that said so. In its own chain they say nothing.
+#[test]
+fn inodes_of_linux_with_what_basalt_had_them_say() {
+    const FILES: usize = 12;
+    let Some(uml) = Uml::new_or_skip() else { return };
+    if !tools_or_skip(TOOLS) {
+        return;
+    }
+    let directory = scratch::directory().unwrap();
+    let (image, cut) = (directory.path().join("volume.img"), directory.path().join("cut.img"));
+    make(&image, 128 * MIB, &FormatOptions::default());
+    let fs = open_with(&image, OpenOptions::default());
+    put(&fs, "first", b"first");
+    fs.sync().unwrap();
+    for number in 0..FILES {
+        fs.sync_file(put(&fs, &format!("f{number}"), &vec![number as u8; 1 + 3_000 * number]), false).unwrap();
+    }
+    std::fs::copy(&image, &cut).unwrap();
+    close(fs);
+    let script = format!(
+        "cd $MNT; sync; for n in $(seq 0 {}); do echo longer >> f$n; sync f$n; done\n{}",
+        FILES - 1,
+        guest::record(&cut)
+    );
+    uml.image(&cut).with_f2fs_then_power_cut("", &script).unwrap().expect_success();
+    let expected = durable(guest::manifest(&cut));
+    let blocks = std::fs::read(&cut).unwrap();
+    let is_copied = |(at, block): (usize, &[u8])| {
+        let raw = marked_inode(block).filter(|raw| Inside::is_set(raw));
+        raw.is_some_and(|raw| Inside::read(raw, Address::new(at as u32)).is_none())
+    };
+    let copied = blocks.chunks(4096).enumerate().filter(|&(at, block)| is_copied((at, block))).count();
+    assert!(copied >= FILES - 1, "{copied} inodes of Linux's chain have the bytes");
+    recovered_by_basalt(&cut, &expected);
 }
 
 fn recovered_by_basalt(cut: &Path, expected: &Manifest) {

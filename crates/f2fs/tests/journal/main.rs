@@ -14,6 +14,7 @@ use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::journal::area::Area;
 use basalt_f2fs::journal::guard;
 use basalt_f2fs::layout::Address;
+use basalt_f2fs::layout::inside::marked_inode;
 use basalt_f2fs::layout::journal::{DESCRIPTOR_BLOCK, KIND_DATA, RawDescriptor, RawJournalHeader};
 use basalt_f2fs::repair::{RepairOptions, check_recovered, plan};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
@@ -331,11 +332,12 @@ fn what_was_fsynced_behind_a_bad_block_is_recovered_with_the_journal() {
     let (pack, _) = choose_pack(&*device, &geometry).unwrap();
     let version = pack.raw.node_version(pack.checksum).to_le_bytes();
     let mut bytes = [0; BLOCK as usize];
-    // With the version of the checkpoint in its footer.
-    let is_seal = |block: &u64| {
-        device.read_at(block * BLOCK, &mut bytes).is_ok() && bytes.starts_with(b"BSEL") && bytes[4084..4092] == version
+    // With the version of the checkpoint in its footer. Each of the few files is fsynced again behind the first inodes.
+    let is_marked = |block: &u64| {
+        let is_read = device.read_at(block * BLOCK, &mut bytes).is_ok();
+        is_read && marked_inode(&bytes).is_some() && bytes[4084..4092] == version
     };
-    let seals: Vec<u64> = (0..device.size() / BLOCK).filter(is_seal).collect();
+    let marked: Vec<u64> = (0..device.size() / BLOCK).filter(is_marked).collect();
     let fails_at = |bad: u64| {
         let faulty = Arc::new(FaultyDevice::new(device.snapshot()));
         faulty.fail_when(move |request| {
@@ -348,7 +350,7 @@ fn what_was_fsynced_behind_a_bad_block_is_recovered_with_the_journal() {
         let fs = F2fs::open(faulty.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
         !fs.is_writable()
     };
-    let faulty = seals.into_iter().map(fails_at).find(is_broken).expect("a seal that others follow");
+    let faulty = marked.into_iter().map(fails_at).find(is_broken).expect("an inode that others follow");
     let planned = plan(faulty.clone(), &RepairOptions::default(), &mut |_| ()).unwrap();
     assert!(planned.report().restored_nodes && planned.report().losses.is_empty(), "{:?}", planned.report());
     assert!(planned.commit().unwrap().clean);
