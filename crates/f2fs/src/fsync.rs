@@ -4,7 +4,8 @@
 //!    side by side in the warm node log.
 //! 2. Without the lock: one flush, shared with all who wrote before it began: see [`flushes`](crate::flushes).
 //!
-//! Where of the file only the inode is to be written, it is its own seal: see [`inside`](crate::inside). Where it changed little, a seal alone tells what: see [`delta`](crate::delta). Where the chain cannot carry it (`checkpoint_reason`), fsync is a checkpoint.
+//! Where of the file only the inode is to be written, it is its own seal: see [`inside`](crate::inside). Where it changed little, a seal alone
+//! tells what: see [`delta`](crate::delta). Where the chain cannot carry it (`checkpoint_reason`), fsync is a checkpoint.
 
 use basalt_segments::cleaning::PIECE;
 use basalt_segments::{BlockTraits, LogId, Reason, SegmentKind};
