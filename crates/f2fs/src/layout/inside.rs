@@ -62,7 +62,7 @@ impl Inside {
     /// Takes what an inode says of itself off it, where there is room for it.
     pub fn clear(raw: &mut RawInode) {
         if Inside::has_room(raw) {
-            raw.as_mut_bytes()[OFFSET..][..SIZE].fill(0);
+            raw.as_mut_bytes()[OFFSET..][..SIZE].copy_from_slice(&[0; SIZE]);
         }
     }
 
