@@ -70,9 +70,25 @@ impl F2fs {
             volume.write_back_from(ino, FileBlock::FIRST, most, Reason::Writeback).map(drop)
         })?;
         let plan = self.volume.lock().plan_defragmentation(ino, FileBlock::of_byte(offset), FileBlock::of_byte(end))?;
-        let pieces = plan.groups.iter().flat_map(|group| group.chunks(PIECE));
-        let moved = pieces.map(|piece| self.rewrite_with_room(ino, piece)).sum::<Result<u64>>()?;
-        Ok(Defragmented { next: plan.next.byte().min(end), moved: moved * BLOCK_SIZE as u64 })
+        self.follow_defragmentation(ino, &plan, end)
+    }
+
+    /// Writes again what is planned up to byte `end`. Where it cannot go on it says how far it came, and only if it did nothing, why.
+    fn follow_defragmentation(&self, ino: Ino, plan: &Plan, end: u64) -> Result<Defragmented> {
+        let (mut moved, mut unreadable) = (0, None);
+        let done =
+            |next: FileBlock, moved| Defragmented { next: next.byte().min(end), moved: moved * BLOCK_SIZE as u64 };
+        for piece in plan.groups.iter().flat_map(|group| group.chunks(PIECE)) {
+            match self.rewrite_with_room(ino, piece) {
+                Ok(written) => moved += written,
+                Err(error) if error.is_from_reading() => {
+                    tracing::warn!(%ino, %error, "a part of a file stays where it is: a block of it cannot be read");
+                    unreadable.get_or_insert(error);
+                }
+                Err(error) => return piece.first().filter(|_| moved > 0).map(|(at, _)| done(*at, moved)).ok_or(error),
+            }
+        }
+        unreadable.filter(|_| moved == 0).map_or(Ok(done(plan.next, moved)), Err)
     }
 
     /// Writes these blocks again, as others write: it makes room. Returns how many it were.
@@ -90,7 +106,7 @@ impl F2fs {
     /// Writes these blocks again, unless too little is free: those that still lie where they did. Reads them without the volume's lock.
     fn rewrite(&self, ino: Ino, blocks: &[Placed]) -> Result<Option<u64>> {
         // What lies at a place now lies there until this is dropped: a block that has not moved has not changed.
-        let _reuse = self.reuse.read();
+        let mut reuse = Some(self.reuse.read());
         let mut bytes = vec![0; blocks.len() * BLOCK_SIZE];
         let mut found = Vec::with_capacity(blocks.len());
         {
@@ -120,7 +136,10 @@ impl F2fs {
                 return Ok(None);
             }
             self.changes.fetch_add(1, Relaxed);
-            volume.rewrite_unchanged(ino, &found, &bytes).map(Some)
+            let written = volume.rewrite_unchanged(ino, &found, &bytes);
+            // Readers need not wait until the device has taken it.
+            drop(reuse.take());
+            written.map(Some)
         })
     }
 
@@ -161,7 +180,8 @@ impl Volume {
 
     /// Whether more is free than others need soon: what is written again takes room until a commit. Logs in slack would scatter it.
     fn has_room_to_defragment(&self) -> bool {
-        !matches!(self.pressure(), Pressure::Hard | Pressure::Low) && !self.wants_slack()
+        let is_scarce = matches!(self.pressure(), Pressure::Hard | Pressure::Low) || self.load().is_low(&self.table);
+        !is_scarce && (self.slack.prefers_cleaning() || !self.wants_slack())
     }
 
     /// Which blocks from `from` to `to` (exclusive) are better written again: neighbouring extents in which none is long, where that leaves

@@ -1,14 +1,16 @@
 //! Files that lie scattered on the device are put in sequence on request.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use basalt_device::MemoryDevice;
+use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
 use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::inode::InlineFlags;
 use basalt_f2fs::{F2fs, OpenOptions, Reclaim, SystemClock};
 use basalt_segments::placement;
+use basalt_segments::slack::DeviceTimes;
 use basalt_testkit::rng::Rng;
 use basalt_vfs::{
     Caller, Error, Extents, FallocateMode, FileKind, FileSystem, InodeNumber, NewNode, Seek, SetAttributes,
@@ -285,11 +287,17 @@ fn a_full_volume_is_left_as_it_is() {
     }
 }
 
-/// A volume that is cleaned all the time, and has room for its files all the same.
+/// A volume that is cleaned all the time, and has room for its files all the same; with partial garbage collection too, where emptying segments is the
+/// better way.
 #[test]
 fn a_volume_that_is_in_use_is_cleaned_for_it() {
+    [Reclaim::Clean, Reclaim::Partial].into_iter().for_each(expect_cleaned_for_it);
+}
+
+fn expect_cleaned_for_it(reclaim: Reclaim) {
     let device = formatted(96, 64 << 10);
-    let fs = open(&device, OpenOptions { cache_bytes: 4 << 20, ..OpenOptions::default() });
+    let times = DeviceTimes::new(&[(1, 10_000_000), (512, 10_000_000)], &[(1, 100), (512, 51_200)], 0);
+    let fs = open(&device, OpenOptions { cache_bytes: 4 << 20, reclaim, times, ..OpenOptions::default() });
     let blocks = fs.stat_fs().unwrap().available as usize * 7 / 20;
     let files = interleaved(&fs, blocks);
     for round in 0..3 {
@@ -299,10 +307,47 @@ fn a_volume_that_is_in_use_is_cleaned_for_it() {
         }
     }
     let left = files.iter().map(|(ino, _)| extents(&fs, *ino)).sum::<u64>();
-    assert!(left < blocks as u64 / RUN as u64 / 4, "{left} extents of {blocks} blocks");
+    assert!(left < blocks as u64 / RUN as u64 / 4, "{reclaim:?}: {left} extents of {blocks} blocks");
     files.iter().for_each(|(ino, content)| expect_content(&fs, *ino, content));
     fs.close().unwrap();
     expect_files(&device, &files);
+}
+
+/// One block cannot be read: its neighbourhood stays, the rest is put in sequence, and the volume goes on.
+#[test]
+fn an_unreadable_block_keeps_only_its_neighbours_where_they_are() {
+    let memory = formatted(128, 0);
+    let fs = open(&memory, OpenOptions::default());
+    let blocks = 2_000;
+    let files = interleaved(&fs, blocks);
+    let [(ino, content), _] = &files;
+    let place = place_of(&memory, &content[1_000 * BLOCK as usize..][..BLOCK as usize]);
+    fs.close().unwrap();
+    let faulty = Arc::new(FaultyDevice::new(memory.clone()));
+    let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
+    let fs = F2fs::open(faulty.clone(), options, Arc::new(SystemClock)).unwrap();
+    faulty.fail_when(move |request| {
+        let is_hit =
+            request.kind == RequestKind::Read && (request.offset..request.offset + request.length).contains(&place);
+        is_hit.then_some(ErrorKind::Other)
+    });
+    let moved = defragment(&fs, *ino).unwrap();
+    let left = blocks as u64 * BLOCK - moved;
+    assert!(faulty.injected() > 0 && left > 0 && left <= 256 * BLOCK, "{left} bytes were left");
+    // Nothing else is left to do there: now the error is told.
+    assert!(matches!(defragment(&fs, *ino), Err(Error::Io(_))));
+    assert!(fs.failure().is_none());
+    faulty.heal();
+    expect_content(&fs, *ino, content);
+    fs.close().unwrap();
+    expect_files(&memory, &files);
+}
+
+/// The byte of the device where a block with this content begins.
+fn place_of(device: &MemoryDevice, content: &[u8]) -> u64 {
+    let mut found = vec![0; BLOCK as usize];
+    let is_there = |offset: &u64| device.read_at(*offset, &mut found).is_ok() && found == content;
+    (0..device.size()).step_by(BLOCK as usize).find(is_there).unwrap()
 }
 
 /// What was durable is there after a power cut at any time, wherever it lies.

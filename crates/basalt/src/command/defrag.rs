@@ -2,6 +2,7 @@
 
 mod walk;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use basalt_fuse::{DefragmentError, NotMounted};
@@ -80,7 +81,8 @@ struct File {
 pub fn run(args: &Args) -> Outcome {
     let doing = if args.check { "counting" } else { "defragmenting" };
     let progress = Progress::new(doing, Unit::Bytes, args.quiet);
-    let mut work = Work { args, report: Report::default(), progress, looked_at: 0, total: 0 };
+    let (report, handed_over) = (Report::default(), BTreeSet::new());
+    let mut work = Work { args, report, progress, handed_over, looked_at: 0, total: 0 };
     for path in &args.paths {
         if !work.take(path) {
             break;
@@ -161,8 +163,8 @@ impl From<DefragmentError> for Problem {
                     failure.hint("others need what little is free: delete files, or try `basalt clean`"),
                     Ends::Everything,
                 ),
-                Errno::IO => (failure.hint("see the system log for the error of the device"), Ends::Everything),
-                Errno::ROFS => (failure.hint("the volume is mounted read-only"), Ends::Path),
+                Errno::IO => (failure.hint("a block of it cannot be read: see the log of the mount"), Ends::File),
+                Errno::ROFS => (failure.hint("the volume is mounted read-only, or has failed"), Ends::Path),
                 Errno::BADF => (failure.hint("only root may, and who may write the file"), Ends::File),
                 Errno::INVAL => (failure.hint("the blocks of a pinned file may not move"), Ends::File),
                 _ => (failure, Ends::File),
@@ -177,6 +179,8 @@ struct Work<'a> {
     args: &'a Args,
     report: Report,
     progress: Progress,
+    /// Devices of volumes of which the kernel holds nothing back.
+    handed_over: BTreeSet<u64>,
     /// Bytes of files: of those that are done, and of all, or 0 where nobody knows.
     looked_at: u64,
     total: u64,
@@ -201,7 +205,7 @@ impl Work<'_> {
     }
 
     fn begin(&mut self, path: &Path) -> Result<Walk, Problem> {
-        let walk = Walk::new(path, !self.args.check)?;
+        let walk = Walk::new(path, !self.args.check, &mut self.handed_over)?;
         if walk.is_of_directory() && !self.args.recursive {
             let failure = Failure::at(path.display(), "is a directory").hint("with -r, all files in it are taken");
             return Err(failure.into());

@@ -1,5 +1,6 @@
 //! The regular files that a path leads to, opened.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -37,11 +38,12 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// A walk from this path on; has the kernel hand over what it holds back of the volume there. With `change`, files are opened to be changed.
+    /// A walk from this path on; has the kernel hand over what it holds back of the volume there, unless its device is one of `handed_over`. With
+    /// `change`, files are opened to be changed.
     ///
     /// # Errors
     /// Where the path leads to neither a file nor a directory of a mounted volume.
-    pub(super) fn new(path: &Path, change: bool) -> Result<Walk, Problem> {
+    pub(super) fn new(path: &Path, change: bool, handed_over: &mut BTreeSet<u64>) -> Result<Walk, Problem> {
         let name = path.as_os_str().as_bytes();
         let found =
             rustix::fs::statat(CWD, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|errno| not_opened(name, errno))?;
@@ -49,17 +51,25 @@ impl Walk {
         let access = if change && !rustix::process::geteuid().is_root() { OFlags::RDWR } else { OFlags::RDONLY };
         let mut walk = Walk { levels: Vec::new(), file: None, device: found.st_dev, access };
         let refused = |why| Problem::from(Failure::at(path.display(), why));
+        // It is a sync of the whole volume.
+        let mut take_over = |file: &OwnedFd| -> Result<(), Problem> {
+            if !handed_over.contains(&found.st_dev) {
+                hand_over(file, path)?;
+                handed_over.insert(found.st_dev);
+            }
+            Ok(())
+        };
         match kind(&found) {
             FileType::Directory => {
                 walk.enter(CWD, name, name.to_vec())?;
                 let level = walk.levels.first();
-                level.map_or(Ok(()), |level| hand_over(&level.directory, path))?;
+                level.map_or(Ok(()), |level| take_over(&level.directory))?;
             }
             FileType::RegularFile => {
                 // Its size is what it is once the kernel has handed it over.
                 let file = open(CWD, name, access).map_err(|errno| not_opened(name, errno))?;
-                hand_over(&file, path)?;
-                walk.file = Some(take(file, name.to_vec())?);
+                take_over(&file)?;
+                walk.file = take(file, name.to_vec(), walk.device)?;
             }
             FileType::Symlink => return Err(refused("is a symbolic link, which is not followed")),
             _ => return Err(refused("is neither a regular file nor a directory")),
@@ -100,7 +110,7 @@ impl Walk {
             FileType::RegularFile => match open(&level.directory, name, self.access) {
                 // Something else may have taken its place.
                 Err(Errno::NOENT | Errno::LOOP) => Ok(None),
-                opened => take(opened.map_err(|errno| not_opened(&path, errno))?, path).map(Some),
+                opened => take(opened.map_err(|errno| not_opened(&path, errno))?, path, self.device),
             },
             _ => Ok(None),
         }
@@ -138,10 +148,14 @@ fn open(directory: impl AsFd, name: &[u8], access: OFlags) -> rustix::io::Result
     rustix::fs::openat(directory, name, flags, Mode::empty())
 }
 
-fn take(file: OwnedFd, path: Vec<u8>) -> Result<Found, Problem> {
+/// What was opened under this path, if it is still a regular file of this device: something else may have taken its place.
+fn take(file: OwnedFd, path: Vec<u8>, device: u64) -> Result<Option<Found>, Problem> {
     let found = rustix::fs::fstat(&file).map_err(|errno| not_opened(&path, errno))?;
+    if kind(&found) != FileType::RegularFile || found.st_dev != device {
+        return Ok(None);
+    }
     let file = MountedFile::new(file, OsStr::from_bytes(&path).into())?;
-    Ok(Found { file, path, size: u64::try_from(found.st_size).unwrap_or(0) })
+    Ok(Some(Found { file, path, size: u64::try_from(found.st_size).unwrap_or(0) }))
 }
 
 fn not_opened(path: &[u8], errno: Errno) -> Problem {
@@ -155,4 +169,23 @@ fn names(directory: &OwnedFd) -> rustix::io::Result<Vec<Vec<u8>>> {
     names.retain(|name| !matches!(name.as_slice(), b"." | b".."));
     names.sort_unstable();
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Between the look at a name and its opening, something else may have taken the place of a file.
+    #[test]
+    fn what_has_taken_the_place_of_a_file_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let device = rustix::fs::stat(&pipe).unwrap().st_dev;
+        for path in [&pipe, directory.path()] {
+            let name = path.as_os_str().as_bytes();
+            let opened = open(CWD, name, OFlags::RDONLY).unwrap();
+            assert!(take(opened, name.to_vec(), device).is_ok_and(|found| found.is_none()), "{}", path.display());
+        }
+    }
 }

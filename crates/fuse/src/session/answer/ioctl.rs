@@ -101,7 +101,8 @@ impl Server {
                 reply.push(&DefragmentRequest { start: next, length: moved })
             }
             DEFRAGMENT => {
-                self.expect_may_defragment(header, arguments)?;
+                // It takes as long as the whole range does.
+                self.expect_root_and_writable(header)?;
                 reply.push(&self.defragment_all(ino, structure(input)?)?)
             }
             WRITE_CHECKPOINT => {
