@@ -221,7 +221,7 @@ impl Volume {
         self.invalidate_unplaced(place)?;
         let position = self.checkpoint.since().chained();
         self.note_chained();
-        self.checkpoint.since_mut().note_seal_chained();
+        self.checkpoint.since_mut().note_seal_chained(self.geometry.segment_of(place));
         Ok((place, position))
     }
 

@@ -1,8 +1,8 @@
 //! fsync by an inode that is its own seal: see [`layout::inside`](crate::layout::inside).
 //!
 //! That is for a file of which only the inode is to be written, if what it has written since something last listed it lies in the inode, or
-//! in one run of pages that the inode points to itself. A seal in front of it tells recovery that the chain is none of Linux's, so the
-//! first fsync behind a checkpoint writes one.
+//! in one run of pages that the inode points to itself. A seal in front of it, in the same segment, tells recovery that the chain is none of
+//! Linux's, and the position of each block. So the first fsync behind a checkpoint writes one, and the first in each segment of the chain.
 //!
 //! What others have written waits for the next seal. So an inode that leaves the cache, or a direct node, is not vouched for here, and has
 //! its file write a seal.
@@ -30,8 +30,9 @@ impl Volume {
     /// What an inode has to vouch for so that it can be its own seal; `None` if it cannot. The file's dirty pages are written.
     pub(crate) fn run_inside(&mut self, ino: Ino) -> Result<Option<Run>> {
         let since = self.checkpoint.since();
+        let place = self.next_address(LogId::of(SegmentKind::WarmNode));
         let is_possible = self.options.inside_seals
-            && since.has_seal()
+            && since.has_seal_in(self.geometry.segment_of(place))
             && !since.trail(ino).unmarked
             && !self.geometry.features.contains(Features::COMPRESSION)
             && self.direct_nodes(ino).is_empty()

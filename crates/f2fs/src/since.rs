@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use basalt_segments::Segment;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::layout::seal::Sealed;
@@ -59,8 +60,8 @@ pub struct SinceCheckpoint {
     reserved: u64,
     /// Blocks in the chain.
     chained: u32,
-    /// There is a seal among them.
-    has_seal: bool,
+    /// The segment of the last seal among them.
+    sealed_segment: Option<Segment>,
     /// Fsyncs whose flush may not be over: its number, and the blocks that were in the chain by then.
     flushing: VecDeque<(u64, u32)>,
     /// Blocks of the chain that are durable, with all that their seals list.
@@ -217,14 +218,15 @@ impl SinceCheckpoint {
         self.chained
     }
 
-    /// The last block of the chain is a seal's.
-    pub fn note_seal_chained(&mut self) {
-        self.has_seal = true;
+    /// The last block of the chain is a seal's, in this segment.
+    pub fn note_seal_chained(&mut self, segment: Segment) {
+        self.sealed_segment = Some(segment);
     }
 
-    /// Whether recovery knows, at the next block of the chain, that it is no chain of Linux's.
-    pub fn has_seal(&self) -> bool {
-        self.has_seal
+    /// Whether the last seal of the chain is in this segment. Then who reads on there knows that it is no chain of Linux's, and which position each
+    /// block has, even if the chain in front of the segment is lost.
+    pub fn has_seal_in(&self, segment: Segment) -> bool {
+        self.sealed_segment == Some(segment)
     }
 
     /// What became of a file's nodes.

@@ -8,6 +8,8 @@ use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::Address;
 use basalt_f2fs::layout::inode::RawInode;
 use basalt_f2fs::layout::inside::{Inside, marked_inode};
+use basalt_f2fs::layout::node::RawNode;
+use basalt_f2fs::layout::seal::Seal;
 use basalt_f2fs::layout::superblock::Features;
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
@@ -286,6 +288,94 @@ fn what_was_fsynced_behind_damage_is_not_given_up() {
     hurt.write_at(chain[9] * BLOCK, &[0x33; BLOCK as usize]).unwrap();
     let fs = open(&hurt, Deltas::Auto);
     assert!(fs.is_writable() && contents(&fs, ino)[11 * BLOCK as usize] == 1, "{:?}", fs.warnings());
+}
+
+/// Two inodes are damaged, of the last one a part alone: whatever that has left of it, it costs no other fsync.
+#[test]
+fn a_part_of_an_inode_counts_for_nothing() {
+    let (device, fs, ino) = usual();
+    for round in 2..12 {
+        write_page(&fs, ino, u64::from(round), round);
+        sync(&fs, ino);
+    }
+    let chain = insides(&device);
+    let other = create(&fs, "other");
+    (0..3).for_each(|number| change_mode(&fs, other, number));
+    for (sector, fill) in (0..8).flat_map(|sector| [(sector, 0), (sector, 0x33)]) {
+        let what = format!("sector {sector}, {fill:#x}");
+        let hurt = Arc::new(device.snapshot());
+        hurt.write_at(chain[2] * BLOCK, &[0x33; BLOCK as usize]).unwrap();
+        hurt.write_at(chain[9] * BLOCK + sector * 512, &[fill; 512]).unwrap();
+        assert!(plan(hurt.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap().clean, "{what}");
+        let found = contents(&open(&hurt, Deltas::Auto), ino);
+        let pages: Vec<u8> = (2..12).map(|page| found[page * BLOCK as usize]).collect();
+        assert_eq!(pages[..9], [2, 3, 4, 5, 6, 7, 8, 9, 10], "{what}");
+    }
+}
+
+fn change_mode(fs: &F2fs, ino: InodeNumber, number: u32) {
+    let set = SetAttributes { permissions: Some(0o600 + number % 8), ..SetAttributes::default() };
+    fs.set_attributes(ino, &set).unwrap();
+    sync(fs, ino);
+}
+
+/// The chain goes through several segments, and whoever has only one of them knows what is older: rescue finds a delta that is newer than an inode.
+#[test]
+fn each_segment_of_the_chain_begins_with_a_seal() {
+    let (device, fs, ino) = sealed(FormatOptions::DEFAULT_FEATURES, 256 << 10, Deltas::On);
+    let other = create(&fs, "other");
+    sync(&fs, other);
+    let count = written(&fs, || (0..600).for_each(|number| change_mode(&fs, ino, number)));
+    assert!((601..=602).contains(&count.1), "{count:?}: an inode each, and a seal in each other segment");
+    write_page(&fs, ino, 3, 5);
+    change_mode(&fs, ino, 3);
+    (0..600).for_each(|number| change_mode(&fs, other, number));
+    [3, 7].into_iter().for_each(|page| write_page(&fs, ino, page, 9));
+    sync(&fs, ino);
+    let left = Arc::new(device.snapshot());
+    let as_made = volume(FormatOptions::DEFAULT_FEATURES, 256 << 10);
+    let packs = u64::from(Geometry::read(&*as_made).unwrap().0.checkpoint) * BLOCK;
+    left.write_at(packs, &vec![0x33; 1024 * BLOCK as usize]).unwrap();
+    let rescued = Rescued::open(left, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap();
+    let found = contents(&rescued, ino);
+    assert_eq!([3, 7].map(|page| found[page * BLOCK as usize]), [9, 9]);
+}
+
+/// Behind damage of what was durable, one of two fsyncs under way did not arrive. What the other one's seal lists is there, but not all that it points to.
+#[test]
+fn one_with_a_seal_does_not_count_behind_a_cut_off_one_either() {
+    let (device, fs, ino) = usual();
+    for page in [2, 3] {
+        write_page(&fs, ino, page, 9);
+        sync(&fs, ino);
+    }
+    let before = device.snapshot();
+    write_page(&fs, ino, 4, 9);
+    sync(&fs, ino);
+    [6, 9].into_iter().for_each(|page| write_page(&fs, ino, page, 9));
+    sync(&fs, ino);
+    let chain = insides(&device);
+    let image = Arc::new(device.snapshot());
+    // The flush of the one before was not over when the seal was written, which lies behind it.
+    let at = chain[2] + 1;
+    let mut bytes = vec![0; BLOCK as usize];
+    image.read_at(at * BLOCK, &mut bytes).unwrap();
+    let footer = RawNode::read_from_bytes(&bytes).unwrap().footer;
+    let seal = Seal::of_block(&bytes).unwrap();
+    let durable = seal.position.unwrap() - 1;
+    let said = Seal { durable, ..seal }.encode(footer.cp_ver.get(), footer.next_blkaddr.into());
+    image.write_at(at * BLOCK, &said.0).unwrap();
+    // Neither the inode nor its page arrived.
+    image.read_at(chain[2] * BLOCK, &mut bytes).unwrap();
+    let page = RawInode::read_from_bytes(&bytes).unwrap().addresses(false)[4].get();
+    for lost in [chain[2], u64::from(page)] {
+        before.read_at(lost * BLOCK, &mut bytes).unwrap();
+        image.write_at(lost * BLOCK, &bytes).unwrap();
+    }
+    image.write_at(chain[0] * BLOCK, &[0x33; BLOCK as usize]).unwrap();
+    assert!(plan(image.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap().clean);
+    let found = contents(&open(&image, Deltas::Auto), ino);
+    assert_eq!([2, 3, 4, 6, 9].map(|page| found[page * BLOCK as usize]), [9, 9, 1, 1, 1]);
 }
 
 /// Of two fsyncs under way at once, the first one's inode has not arrived, and the second one's cannot be read: it does not count without

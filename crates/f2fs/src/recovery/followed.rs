@@ -22,6 +22,7 @@ use crate::layout::inside::{Inside, marked_inode};
 use crate::layout::node::{NodeFlags, RawNode, RawNodeFooter};
 use crate::layout::seal::{Seal, Sealed, is_seal};
 use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Ino};
+use crate::node::inode::validate;
 use crate::node::path::is_direct;
 
 /// Segments that are looked through at most: more than the longest chain has.
@@ -156,14 +157,14 @@ impl Followers {
             first.nodes.splice(0..0, pending);
         }
         self.fsyncs.sort_by_key(Fsync::end);
-        // An inode that is its own seal does not list what its file wrote in the fsync before: that one must not be missing.
+        // What an fsync vouches for points to what its file wrote in those before: none of them must be missing.
         let gap = self.gaps.iter().copied().filter(|gap| *gap >= durable).min().unwrap_or(usize::MAX);
         // Without seals nothing says what an inode of Linux's has in these bytes.
         let is_sealed = self.durable.is_some();
         // Of what may not have been durable, each points to data of the ones before.
         let mut is_whole = true;
         let counted = self.fsyncs.into_iter().filter(|fsync| {
-            is_whole &= fsync.holds && !(fsync.is_inside && fsync.end() > gap) || fsync.end() <= durable;
+            is_whole &= fsync.holds && fsync.end() <= gap || fsync.end() <= durable;
             is_whole || fsync.end() <= durable
         });
         let is_wrong = move |one: &Fsync, node: &ChainNode| is_sealed && one.wrong.contains(&node.address);
@@ -212,7 +213,11 @@ impl Followers {
         let raw = marked_inode(block);
         match raw.and_then(|raw| Some((raw, Inside::read(raw, address)?))) {
             Some((raw, inside)) => self.note_inside(start, ChainNode::of(address, position, footer), raw, &inside),
-            None => self.note_node(address, footer, raw.is_some_and(Inside::is_set)),
+            None => self.note_node(
+                address,
+                footer,
+                raw.is_some_and(|raw| Inside::is_set(raw) || validate(raw, footer.ino(), start.geometry).is_err()),
+            ),
         }
     }
 
@@ -269,7 +274,7 @@ impl Followers {
         }
     }
 
-    /// `is_torn`: it is an inode that was its own seal, and is not whole.
+    /// `is_torn`: it is an inode that is not whole, or was its own seal and is not whole.
     fn note_node(&mut self, address: Address, footer: &RawNodeFooter, is_torn: bool) {
         let node = ChainNode::of(address, self.last.1, footer);
         self.open.nodes.push(node);
