@@ -48,9 +48,13 @@ const MODES: [&str; 6] = ["exhaustive", "sequences", "random", "triples", "enume
 const PER_LIFE: usize = 3;
 
 /// What Linux says of a checkpoint pack that was never written (mkfs writes one of the two only), or whose writing was cut; and of
-/// a superblock whose guard was not yet taken away, or is set already. It mounts by the other one.
-const OTHER_COPY: [&str; 3] =
-    ["invalid crc_offset: ", "invalid crc value", "Can't find valid F2FS filesystem in 2th superblock"];
+/// a superblock whose guard was not yet taken away, or is set already, or was just being set. It mounts by the other one.
+const OTHER_COPY: [&str; 4] = [
+    "invalid crc_offset: ",
+    "invalid crc value",
+    "Can't find valid F2FS filesystem in 1th superblock",
+    "Can't find valid F2FS filesystem in 2th superblock",
+];
 
 /// What Linux says of each inode that it rolls forward.
 const ROLLED_FORWARD: &str = "recover_inode:";
