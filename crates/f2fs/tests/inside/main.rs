@@ -20,6 +20,10 @@ use basalt_testkit::skip::find_program;
 use basalt_vfs::{Caller, FallocateMode, FileKind, FileSystem, InodeNumber, NewNode, SetAttributes};
 use zerocopy::{FromBytes, IntoBytes};
 
+mod damaged;
+mod moved;
+mod under_way;
+
 const BLOCK: u64 = 4096;
 const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
 
@@ -250,73 +254,29 @@ fn the_last_fsync_counts_whole_or_not_at_all() {
     }
 }
 
-/// An fsync that had returned is damaged, and only inodes that are their own seals follow: they say that it was durable.
-#[test]
-fn what_was_fsynced_behind_damage_is_not_given_up() {
-    let (device, fs, ino) = usual();
-    for round in 2..12 {
-        write_page(&fs, ino, u64::from(round), round);
-        sync(&fs, ino);
-    }
-    let chain = insides(&device);
-    assert_eq!(chain.len(), 10);
-    for lost in [0, 4, 8] {
-        for is_data in [false, true] {
-            let what = format!("number {lost}, data {is_data}");
-            let hurt = Arc::new(device.snapshot());
-            let mut bytes = vec![0; BLOCK as usize];
-            hurt.read_at(chain[lost] * BLOCK, &mut bytes).unwrap();
-            let raw = RawInode::ref_from_bytes(&bytes).unwrap();
-            let page = raw.addresses(false)[lost + 2].get();
-            let bad = if is_data { u64::from(page) } else { chain[lost] };
-            hurt.write_at(bad * BLOCK, &[0x33; BLOCK as usize]).unwrap();
-            let report = check(&*hurt, &CheckOptions::default(), &mut |_| ()).unwrap();
-            assert!(report.faults.iter().any(|fault| fault.kind == FaultKind::FsyncLost), "{what}: {report:?}");
-            assert!(!open(&hurt, Deltas::Auto).is_writable(), "{what}");
-            let repaired = hurt.clone();
-            assert!(plan(repaired, &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap().clean, "{what}");
-            let fs = open(&hurt, Deltas::Auto);
-            let found = contents(&fs, ino);
-            for round in 2..12_usize {
-                let expected = if is_data && round == lost + 2 { 0x33 } else { round as u8 };
-                assert_eq!(found[round * BLOCK as usize], expected, "{what}: round {round}");
-            }
-        }
-    }
-    // The last may be one that power cut off.
-    let hurt = Arc::new(device.snapshot());
-    hurt.write_at(chain[9] * BLOCK, &[0x33; BLOCK as usize]).unwrap();
-    let fs = open(&hurt, Deltas::Auto);
-    assert!(fs.is_writable() && contents(&fs, ino)[11 * BLOCK as usize] == 1, "{:?}", fs.warnings());
-}
-
-/// Two inodes are damaged, of the last one a part alone: whatever that has left of it, it costs no other fsync.
-#[test]
-fn a_part_of_an_inode_counts_for_nothing() {
-    let (device, fs, ino) = usual();
-    for round in 2..12 {
-        write_page(&fs, ino, u64::from(round), round);
-        sync(&fs, ino);
-    }
-    let chain = insides(&device);
-    let other = create(&fs, "other");
-    (0..3).for_each(|number| change_mode(&fs, other, number));
-    for (sector, fill) in (0..8).flat_map(|sector| [(sector, 0), (sector, 0x33)]) {
-        let what = format!("sector {sector}, {fill:#x}");
-        let hurt = Arc::new(device.snapshot());
-        hurt.write_at(chain[2] * BLOCK, &[0x33; BLOCK as usize]).unwrap();
-        hurt.write_at(chain[9] * BLOCK + sector * 512, &[fill; 512]).unwrap();
-        assert!(plan(hurt.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap().clean, "{what}");
-        let found = contents(&open(&hurt, Deltas::Auto), ino);
-        let pages: Vec<u8> = (2..12).map(|page| found[page * BLOCK as usize]).collect();
-        assert_eq!(pages[..9], [2, 3, 4, 5, 6, 7, 8, 9, 10], "{what}");
-    }
-}
-
 fn change_mode(fs: &F2fs, ino: InodeNumber, number: u32) {
     let set = SetAttributes { permissions: Some(0o600 + number % 8), ..SetAttributes::default() };
     fs.set_attributes(ino, &set).unwrap();
     sync(fs, ino);
+}
+
+/// A seal in the last block of a segment says nothing of the next one.
+#[test]
+fn a_seal_at_the_end_of_a_segment_is_none_of_the_next() {
+    let (device, fs, ino) = usual();
+    let geometry = Geometry::read(&*device).unwrap().0;
+    let last = |fs: &F2fs| {
+        change_mode(fs, ino, 0);
+        geometry.offset_in_segment(Address::new(insides(&device).into_iter().max().unwrap() as u32))
+    };
+    while last(&fs) < 510 {}
+    let two_runs = written(&fs, || {
+        [3, 7].into_iter().for_each(|page| write_page(&fs, ino, page, 9));
+        sync(&fs, ino);
+    });
+    assert_eq!(two_runs, (2, 2), "a seal in the last block, its inode in the next segment");
+    assert_eq!(written(&fs, || change_mode(&fs, ino, 5)), (0, 2), "no seal is in this segment yet");
+    assert_eq!(written(&fs, || change_mode(&fs, ino, 6)), (0, 1));
 }
 
 /// The chain goes through several segments, and whoever has only one of them knows what is older: rescue finds a delta that is newer than an inode.
@@ -339,72 +299,6 @@ fn each_segment_of_the_chain_begins_with_a_seal() {
     let rescued = Rescued::open(left, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap();
     let found = contents(&rescued, ino);
     assert_eq!([3, 7].map(|page| found[page * BLOCK as usize]), [9, 9]);
-}
-
-/// Behind damage of what was durable, one of two fsyncs under way did not arrive. What the other one's seal lists is there, but not all that it points to.
-#[test]
-fn one_with_a_seal_does_not_count_behind_a_cut_off_one_either() {
-    let (device, fs, ino) = usual();
-    for page in [2, 3] {
-        write_page(&fs, ino, page, 9);
-        sync(&fs, ino);
-    }
-    let before = device.snapshot();
-    write_page(&fs, ino, 4, 9);
-    sync(&fs, ino);
-    [6, 9].into_iter().for_each(|page| write_page(&fs, ino, page, 9));
-    sync(&fs, ino);
-    let chain = insides(&device);
-    let image = Arc::new(device.snapshot());
-    // The flush of the one before was not over when the seal was written, which lies behind it.
-    let at = chain[2] + 1;
-    let mut bytes = vec![0; BLOCK as usize];
-    image.read_at(at * BLOCK, &mut bytes).unwrap();
-    let footer = RawNode::read_from_bytes(&bytes).unwrap().footer;
-    let seal = Seal::of_block(&bytes).unwrap();
-    let durable = seal.position.unwrap() - 1;
-    let said = Seal { durable, ..seal }.encode(footer.cp_ver.get(), footer.next_blkaddr.into());
-    image.write_at(at * BLOCK, &said.0).unwrap();
-    // Neither the inode nor its page arrived.
-    image.read_at(chain[2] * BLOCK, &mut bytes).unwrap();
-    let page = RawInode::read_from_bytes(&bytes).unwrap().addresses(false)[4].get();
-    for lost in [chain[2], u64::from(page)] {
-        before.read_at(lost * BLOCK, &mut bytes).unwrap();
-        image.write_at(lost * BLOCK, &bytes).unwrap();
-    }
-    image.write_at(chain[0] * BLOCK, &[0x33; BLOCK as usize]).unwrap();
-    assert!(plan(image.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap().clean);
-    let found = contents(&open(&image, Deltas::Auto), ino);
-    assert_eq!([2, 3, 4, 6, 9].map(|page| found[page * BLOCK as usize]), [9, 9, 1, 1, 1]);
-}
-
-/// Of two fsyncs under way at once, the first one's inode has not arrived, and the second one's cannot be read: it does not count without
-/// the first, whose page it points to and does not list.
-#[test]
-fn one_that_follows_a_cut_off_one_does_not_count() {
-    let (device, fs, ino) = usual();
-    write_page(&fs, ino, 2, 9);
-    sync(&fs, ino);
-    let before = device.snapshot();
-    for page in [3, 4] {
-        write_page(&fs, ino, page, 9);
-        sync(&fs, ino);
-    }
-    let chain = insides(&device);
-    let image = device.snapshot();
-    let mut bytes = vec![0; BLOCK as usize];
-    image.read_at(chain[2] * BLOCK, &mut bytes).unwrap();
-    // The flush of the first was not over when the second one was written.
-    let said = Inside::of_block(&bytes, Address::new(chain[2] as u32)).unwrap();
-    assert_eq!(said.undurable, Some(0));
-    say(&image, chain[2], &Inside { undurable: Some(1), ..said });
-    before.read_at(chain[1] * BLOCK, &mut bytes).unwrap();
-    image.write_at(chain[1] * BLOCK, &bytes).unwrap();
-    let image = Arc::new(image);
-    let fs = open(&image, Deltas::Auto);
-    assert!(fs.is_writable(), "{:?}", fs.warnings());
-    let found = contents(&fs, ino);
-    assert_eq!([2, 3, 4].map(|page| found[page * BLOCK as usize]), [9, 1, 1]);
 }
 
 /// Gives an inode something else to say, with the right checksums.
