@@ -256,10 +256,21 @@ fn is_worth_it(blocks: &[Placed], room: u32) -> bool {
     4 * after <= 3 * extents
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::{Arc, Weak};
+    use std::time::Duration;
+
+    use basalt_device::MemoryDevice;
+    use basalt_vfs::{Caller, FileSystem, NewNode, Time};
+    use parking_lot::Mutex;
+
     use super::*;
+    use crate::clock::{Clock, SystemClock};
+    use crate::format::{FormatOptions, format};
     use crate::layout::Address;
+    use crate::options::OpenOptions;
 
     /// So many extents of so many blocks.
     fn extents(count: u32, blocks: u32) -> Vec<Placed> {
@@ -274,5 +285,47 @@ mod tests {
         assert!(!is_worth_it(&extents(2, 9), 17), "it would be two again");
         assert!(is_worth_it(&extents(3, 9), 17));
         assert!(!is_worth_it(&extents(8, 511), 512) && is_worth_it(&extents(8, 200), 512));
+    }
+
+    /// Counts how often it is asked for the time while no place may be reused.
+    #[derive(Default)]
+    struct Looking {
+        fs: Mutex<Weak<F2fs>>,
+        held: AtomicUsize,
+    }
+
+    impl Clock for Looking {
+        fn now(&self) -> Time {
+            SystemClock.now()
+        }
+
+        fn rough_uptime(&self) -> Duration {
+            let is_held = self.fs.lock().upgrade().is_some_and(|fs| fs.reuse.try_write().is_none());
+            self.held.fetch_add(usize::from(is_held), Relaxed);
+            self.uptime()
+        }
+    }
+
+    #[test]
+    fn no_place_is_reused_between_reading_and_writing() {
+        const RUN: usize = 16;
+        let device = Arc::new(MemoryDevice::new(64 << 20, 512));
+        let how = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
+        format(&*device, &how, &mut |_, _| ()).unwrap();
+        let (clock, options) = (Arc::new(Looking::default()), OpenOptions::default());
+        let options = OpenOptions { background_cleaning: false, ..options };
+        let fs = Arc::new(F2fs::open(device, options, clock.clone()).unwrap());
+        let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
+        let create = |name: &[u8]| fs.create(fs.root(), name, &file, &Caller::default()).unwrap().ino;
+        let (one, other) = (create(b"one"), create(b"other"));
+        for (at, ino) in (0..8).flat_map(|at| [(at, one), (at, other)]) {
+            fs.write(ino, at * (RUN * BLOCK_SIZE) as u64, &[1; RUN * BLOCK_SIZE], false).unwrap();
+        }
+        fs.sync().unwrap();
+        let length = (8 * RUN * BLOCK_SIZE) as u64;
+        *clock.fs.lock() = Arc::downgrade(&fs);
+        assert_eq!(fs.defragment(one, 0, length).unwrap().moved, length);
+        *clock.fs.lock() = Weak::new();
+        assert_eq!(clock.held.load(Relaxed), 1, "for each piece, when what was read is about to be written");
     }
 }

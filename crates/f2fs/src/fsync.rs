@@ -284,6 +284,7 @@ impl Volume {
 
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
+    use std::collections::BTreeSet;
     use std::sync::Arc;
 
     use basalt_device::MemoryDevice;
@@ -293,7 +294,10 @@ mod tests {
     use crate::clock::SystemClock;
     use crate::error::Error;
     use crate::format::{FormatOptions, format};
+    use crate::journal::translation::Translation;
+    use crate::layout::BLOCK_SIZE;
     use crate::options::OpenOptions;
+    use crate::recovery::scan::{Start, scan};
     use basalt_segments::{Durable, Segment};
 
     /// Room for the seal and one node of two: others took the last segments since the fsync made room.
@@ -303,6 +307,38 @@ mod tests {
             volume.invalidate(place).unwrap();
         }
         std::iter::from_fn(|| volume.table.open_segment(SegmentKind::WarmData, None)).collect()
+    }
+
+    /// Recovery writes nothing to the segments of what inodes that are their own seals vouch for: it may be cut off itself.
+    #[test]
+    fn the_chain_has_the_segments_of_all_that_inodes_vouch_for() {
+        const PAGES: usize = 400;
+        let device = Arc::new(MemoryDevice::new(64 << 20, 512));
+        let how = FormatOptions { discard_reads_zeros: true, journal_bytes: 0, ..FormatOptions::default() };
+        format(&*device, &how, &mut |_, _| ()).unwrap();
+        let fs = F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+        let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
+        let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
+        let mut segments = BTreeSet::new();
+        for round in 1..6 {
+            fs.write(ino, 0, &[round; PAGES * BLOCK_SIZE], false).unwrap();
+            if round == 1 {
+                fs.sync().unwrap();
+                continue;
+            }
+            fs.sync_file(ino, false).unwrap();
+            let mut volume = fs.volume.lock();
+            let flexible = volume.geometry.flexible_inline_xattr();
+            let slots = volume.inode(Ino::new(ino as u32)).unwrap().addresses(flexible)[..PAGES].to_vec();
+            segments.extend(slots.into_iter().map(|slot| volume.geometry.segment_of(slot.into())));
+        }
+        let volume = fs.volume.lock();
+        let (segment, offset) = volume.checkpoint.chain_start();
+        let (geometry, moves) = (&volume.geometry, Translation::default());
+        let (address, version) = (geometry.in_segment(segment, offset), volume.checkpoint.node_version());
+        let start = Start { device: &*device, geometry, version, moves: &moves, address };
+        let chain = scan(&start, &|_| false);
+        assert!(segments.len() > 1 && chain.nodes.len() == 4 && chain.segments.is_superset(&segments));
     }
 
     #[test]
