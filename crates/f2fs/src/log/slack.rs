@@ -364,3 +364,47 @@ impl Volume {
         Ok(summary)
     }
 }
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use std::sync::Arc;
+
+    use basalt_device::MemoryDevice;
+    use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::format::{FormatOptions, format};
+    use crate::layout::BLOCK_SIZE;
+    use crate::lock::F2fs;
+    use crate::options::OpenOptions;
+
+    #[test]
+    fn where_emptying_becomes_better_nothing_stays_reserved() {
+        const RUN: usize = 64 * BLOCK_SIZE;
+        let device = Arc::new(MemoryDevice::new(64 << 20, 512));
+        let how = FormatOptions { discard_reads_zeros: true, journal_bytes: 0, ..FormatOptions::default() };
+        format(&*device, &how, &mut |_, _| ()).unwrap();
+        let options = OpenOptions { reclaim: Reclaim::Partial, background_cleaning: false, ..OpenOptions::default() };
+        let fs = F2fs::open(device, options, Arc::new(SystemClock)).unwrap();
+        let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
+        let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
+        // Every other run of several segments dies.
+        let write = |run: u64| _ = fs.write(ino, run * RUN as u64, &[run as u8; RUN], false).unwrap();
+        (0..48).for_each(write);
+        fs.sync().unwrap();
+        (0..48).step_by(2).for_each(write);
+        fs.sync().unwrap();
+        let mut volume = fs.volume.lock();
+        let quiet = Quiet::while_locked();
+        let copies_are_dear = DeviceTimes::new(&[(1, 100), (512, 51_200)], &[(1, 100_000), (512, 51_200_000)], 0);
+        let seeks_are_dear = DeviceTimes::new(&[(1, 10_000_000), (512, 10_000_000)], &[(1, 100), (512, 51_200)], 0);
+        let find = |volume: &Volume| [volume.table.most_slack(false, LEAST, 2, &|_| false), Vec::new()];
+        let (first, times) = (find(&volume), &copies_are_dear);
+        assert!(first[0].len() == 2 && volume.reserve_slack(first.clone(), times, &quiet).unwrap());
+        let later = find(&volume);
+        assert!(!later[0].is_empty() && later[0] != first[0]);
+        assert!(!volume.reserve_slack(later, &seeks_are_dear, &quiet).unwrap() && volume.slack.prefers_cleaning());
+        assert!(!volume.return_slack(), "something is reserved still");
+    }
+}
