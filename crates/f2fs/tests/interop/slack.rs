@@ -85,7 +85,7 @@ fn fill(image: &Path) -> u64 {
 /// Finds what Linux recorded, overwrites blocks at random, leaves a record of it for Linux. Returns how many blocks went to slack, and how many were
 /// copied out of its way.
 fn basalts_turn(image: &Path, blocks: u64, round: u64, context: &str) -> (u64, u64) {
-    let reclaim = if round % 2 == 0 { Reclaim::Slack } else { Reclaim::Partial };
+    let reclaim = if round.is_multiple_of(2) { Reclaim::Slack } else { Reclaim::Partial };
     // With these times, islands are worth a copy, and full cleaning is not the better way.
     let times = DeviceClass::Emmc.device_times();
     let options = OpenOptions { reclaim, times, background_cleaning: false, ..OpenOptions::default() };
