@@ -19,8 +19,9 @@ const LONG: u64 = 5 << 20;
 const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
 
 fn open(device: Arc<MemoryDevice>) -> F2fs {
-    // All of the reserve is kept free, so recovery has to clean.
-    let options = OpenOptions { background_cleaning: false, keep_free: KeepFree::Reserve, ..OpenOptions::default() };
+    // All of the reserve is kept free, and fsyncs write more blocks, so recovery has to clean.
+    let options = OpenOptions { keep_free: KeepFree::Reserve, inside_seals: false, ..OpenOptions::default() };
+    let options = OpenOptions { background_cleaning: false, ..options };
     F2fs::open(device, options, Arc::new(SystemClock)).unwrap()
 }
 
