@@ -274,7 +274,7 @@ impl Followers {
         }
     }
 
-    /// `is_torn`: it is an inode that is not whole, or was its own seal and is not whole.
+    /// `is_torn`: it is an inode that is damaged, or that says of itself what does not hold.
     fn note_node(&mut self, address: Address, footer: &RawNodeFooter, is_torn: bool) {
         let node = ChainNode::of(address, self.last.1, footer);
         self.open.nodes.push(node);

@@ -47,7 +47,7 @@ impl Walk {
         let name = path.as_os_str().as_bytes();
         let found =
             rustix::fs::statat(CWD, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|errno| not_opened(name, errno))?;
-        // Who is root needs no right to write, and so no other program is kept from executing the file.
+        // Root opens files to read only: while a file is open for writing, no program can be started from it.
         let access = if change && !rustix::process::geteuid().is_root() { OFlags::RDWR } else { OFlags::RDONLY };
         let mut walk = Walk { levels: Vec::new(), file: None, device: found.st_dev, access };
         let refused = |why| Problem::from(Failure::at(path.display(), why));

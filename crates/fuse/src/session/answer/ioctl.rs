@@ -152,7 +152,7 @@ impl Server {
         Ok(self.fs.empty_sections(most)?)
     }
 
-    /// Root may, and who has opened the file to write: what is written again wears the device, and takes room for a while.
+    /// Fails unless the caller is root or has opened the file for writing: defragmentation wears the device, and takes room for a while.
     fn expect_may_defragment(&self, header: &InHeader, arguments: &IoctlIn) -> Result<(), Errno> {
         if self.read_only {
             return Err(Errno::ROFS);
