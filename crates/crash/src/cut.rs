@@ -29,6 +29,8 @@ pub enum Style {
     Sectors,
     /// Everything, but for some sectors of one block.
     OneTorn,
+    /// Some requests were being programmed, and lose what their flash pages held before; most others are kept.
+    Page,
     /// Blocks of some requests cannot be read any more; the other requests are kept or lost.
     Unreadable,
     /// As scattered, but what was discarded holds bytes that nobody wrote.
@@ -63,6 +65,7 @@ impl Style {
             Style::Scattered => "scattered",
             Style::Sectors => "sectors",
             Style::OneTorn => "one-torn",
+            Style::Page => "page",
             Style::Unreadable => "unreadable",
             Style::Garbage => "garbage",
         }
@@ -118,6 +121,8 @@ impl Style {
                     Fate::Lost
                 }
             }
+            Style::Page if matches!(change, Change::Write { .. }) && rng.chance(40) => Fate::Programmed(rng.next_u64()),
+            Style::Page => if rng.chance(80) { Fate::Kept } else { Fate::Lost },
             Style::Garbage if matches!(change, Change::Discard { .. }) => Fate::Garbage(rng.next_u64()),
             Style::Unreadable if matches!(change, Change::Write { .. }) && rng.chance(50) => unreadable(change, rng),
             Style::Garbage | Style::Unreadable => {
@@ -200,7 +205,8 @@ impl FromStr for Cut {
         words.word("`cut`")?;
         let after = words.number("the number of requests")?;
         let word = words.word("the style")?;
-        let style = Style::ALL.into_iter().chain(Style::FAULTY).find(|style| style.word() == word);
+        let mut styles = Style::ALL.into_iter().chain(Style::FAULTY).chain([Style::Page]);
+        let style = styles.find(|style| style.word() == word);
         let style = style.ok_or_else(|| format!("`{line}`: there is no style `{word}`"))?;
         let seed = words.number("the seed")?;
         words.end()?;
@@ -224,7 +230,7 @@ mod tests {
 
     #[test]
     fn cuts_are_read_back() {
-        for style in Style::ALL.into_iter().chain(Style::FAULTY) {
+        for style in Style::ALL.into_iter().chain(Style::FAULTY).chain([Style::Page]) {
             let cut = Cut { after: 7, style, seed: 99 };
             assert_eq!(cut.to_string().parse::<Cut>().unwrap(), cut);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_device::{BlockDevice, FlashPages, MemoryDevice};
 use basalt_vfs::{FileSystem, Time};
 
 /// Opens a volume for threads whose every turn a scheduler chooses, with a device and a clock.
@@ -26,6 +26,12 @@ pub trait Engine: Send + Sync {
 
     /// Bytes of the devices it wants.
     fn device_size(&self) -> u64;
+
+    /// The flash pages of a device with this volume, where the file system is told of them: a power cut may tear them whole.
+    fn flash_pages(&self, volume: &MemoryDevice) -> Option<FlashPages> {
+        let _ = volume;
+        None
+    }
 
     /// Makes an empty volume.
     fn format(&self, device: &MemoryDevice) -> Result<(), String>;

@@ -166,6 +166,8 @@ pub struct Explorer<'a> {
     pub news: u64,
     /// Some cuts are put aside here, and none is judged.
     pub sampler: Option<&'a Sampler>,
+    /// Flash pages are torn whole, now and then, in the life that is cut.
+    tears_pages: bool,
     /// What was done.
     pub tally: Tally,
 }
@@ -186,6 +188,7 @@ impl<'a> Explorer<'a> {
             steered: false,
             news: 0,
             sampler: None,
+            tears_pages: false,
             tally: Tally::default(),
         }
     }
@@ -237,6 +240,8 @@ impl<'a> Explorer<'a> {
         density: Density,
         rng: &mut Rng,
     ) -> Result<(), Finding> {
+        // What pages hold is known where nothing was written before the first life.
+        self.tears_pages = life.history.pages.is_some() && before.is_empty() && self.image == Image::Empty;
         let mut replay = Replay::knowing(&life.history, digest);
         let mut judged = Judged::default();
         let from = if before.is_empty() { self.prelude } else { 0 };
@@ -258,6 +263,7 @@ impl<'a> Explorer<'a> {
             0 => Style::Lost,
             1 => Style::Kept,
             _ if self.faults => Style::FAULTY[rng.index(Style::FAULTY.len())],
+            _ if self.tears_pages && rng.chance(40) => Style::Page,
             _ if moments == Moments::Returns => Style::Scattered,
             _ => Style::ALL[2 + rng.index(Style::ALL.len() - 2)],
         };

@@ -6,16 +6,17 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_device::{BlockDevice, FlashPages, MemoryDevice};
 use basalt_f2fs::check::{CheckOptions, Severity, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::journal::guard;
+use basalt_f2fs::geometry::Geometry;
 use basalt_f2fs::layout::superblock::Features;
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{Atime, Clock, Deltas, Error, F2fs, OpenOptions, Reclaim, SystemClock};
 use basalt_segments::cleaning::KeepFree;
 use basalt_segments::placement::Policy;
-use basalt_segments::slack::DeviceClass;
+use basalt_segments::slack::{DeviceClass, FlashPage};
 use basalt_testkit::images::{TOOLS, fsck_f2fs};
 use basalt_testkit::skip::find_program;
 use basalt_vfs::{FileSystem, Time};
@@ -44,6 +45,8 @@ pub struct F2fsVolume {
     keep_free: KeepFree,
     delta: Deltas,
     reclaim: Reclaim,
+    /// What the engine knows of the device's flash pages.
+    flash_page: FlashPage,
 }
 
 const ROOMY: F2fsVolume = F2fsVolume {
@@ -64,6 +67,7 @@ const ROOMY: F2fsVolume = F2fsVolume {
     keep_free: KeepFree::Adaptive,
     delta: Deltas::Auto,
     reclaim: Reclaim::Clean,
+    flash_page: FlashPage::BLOCK,
 };
 
 const TIGHT: F2fsVolume =
@@ -91,8 +95,14 @@ const SECTIONS: F2fsVolume = F2fsVolume {
     ..ROOMY
 };
 
+/// A flash page of 16 KiB.
+const PAGE: FlashPage = match FlashPage::of_bytes(16 << 10) {
+    Some(page) => page,
+    None => FlashPage::BLOCK,
+};
+
 /// The volumes there are. Tight ones leave the user a few segments: cleaning never stops there.
-pub const VOLUMES: [F2fsVolume; 43] = [
+pub const VOLUMES: [F2fsVolume; 46] = [
     ROOMY,
     TIGHT,
     TIGHTEST,
@@ -241,6 +251,10 @@ pub const VOLUMES: [F2fsVolume; 43] = [
     F2fsVolume { name: "tightest-partial-journal", journal_bytes: 256 << 10, reclaim: Reclaim::Partial, ..TIGHTEST },
     F2fsVolume { name: "wide-partial-journal", reclaim: Reclaim::Partial, ..WIDE_JOURNAL },
     F2fsVolume { name: "sections-partial-journal", journal_bytes: 256 << 10, reclaim: Reclaim::Partial, ..SECTIONS },
+    // The power tears whole flash pages.
+    F2fsVolume { name: "tight-slack-pages", reclaim: Reclaim::Slack, flash_page: PAGE, ..TIGHT },
+    F2fsVolume { name: "wide-slack-journal-pages", reclaim: Reclaim::Slack, flash_page: PAGE, ..WIDE_JOURNAL },
+    F2fsVolume { name: "wide-partial-journal-pages", reclaim: Reclaim::Partial, flash_page: PAGE, ..WIDE_JOURNAL },
 ];
 
 /// As [`VOLUMES`], with all kept free that the format reserves, so that cleaning begins earlier: for stories that were found where it did.
@@ -263,6 +277,16 @@ impl F2fsVolume {
     /// Whether it is tight, and has a journal.
     pub fn is_journaled(&self) -> bool {
         self.journal_bytes > 0 && self.overprovision_percent.is_some()
+    }
+
+    /// Whether its logs fill slack.
+    pub fn fills_slack(&self) -> bool {
+        self.reclaim != Reclaim::Clean
+    }
+
+    /// Whether the engine is told what a flash page is.
+    pub fn knows_pages(&self) -> bool {
+        self.flash_page != FlashPage::BLOCK
     }
 
     /// Bytes that files can take, about; more for volumes that are not tight.
@@ -302,6 +326,7 @@ impl F2fsVolume {
             reclaim: self.reclaim,
             // A device on which islands are worth a copy.
             times: DeviceClass::Sd.device_times(),
+            flash_page: self.flash_page,
             ..OpenOptions::default()
         };
         F2fs::open(device, options, clock).map_err(|error| format!("open: {error}"))
@@ -358,6 +383,15 @@ impl Engine for F2fsVolume {
 
     fn device_size(&self) -> u64 {
         self.size_mib << 20
+    }
+
+    fn flash_pages(&self, volume: &MemoryDevice) -> Option<FlashPages> {
+        if self.flash_page == FlashPage::BLOCK {
+            return None;
+        }
+        // What is not the main area is promised to nobody whose device tears pages.
+        let (geometry, _) = Geometry::read(volume).ok()?;
+        Some(FlashPages { bytes: u64::from(self.flash_page.bytes()), from: u64::from(geometry.main) * 4096 })
     }
 
     fn format(&self, device: &MemoryDevice) -> Result<(), String> {

@@ -9,6 +9,7 @@
 //! | faults | as random, shorter | chosen ones; blocks that were not flushed cannot be read, discarded ones hold anything, a read of the recovery fails |
 //! | tools | mkfs, tune, resize, repair, restore | chosen ones; or one of their writes fails |
 //! | journaled | longer ones on tight volumes with a journal, fsync-heavy or not | as random |
+//! | slack | longer ones on tight volumes whose logs fill slack, of half of which flash pages are torn | as random |
 //! | defragmented | overwriting and fsync, and files are put in sequence in between | as random |
 
 use basalt_testkit::rng::Rng;
@@ -129,6 +130,16 @@ pub const MODES: &[Mode] = &[
         is_of_engine: true,
         share: 2,
         part_of_tests: 3,
+    },
+    Mode {
+        name: "slack",
+        about: "long workloads on volumes whose logs fill slack, cut at random moments; flash pages of some are torn whole",
+        run: slack,
+        runs: 1000,
+        is_list: false,
+        is_of_engine: true,
+        share: 2,
+        part_of_tests: 2,
     },
     Mode {
         name: "defragmented",
@@ -424,6 +435,29 @@ pub fn defragmented(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Resul
     let drawn = draw_defragmented(&mut Rng::new(seed ^ 0xDE));
     let density = Density { moments: Moments::Chosen(24), random: 1, nested: 12, thorough: 4 };
     explore(drawn.engine, drawn.workload(), density, seed, setting, tally)
+}
+
+/// A long workload on a volume whose logs fill slack.
+pub fn slack(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), Finding> {
+    let drawn = draw_slack(&mut Rng::new(seed ^ 0x51));
+    let density = Density { moments: Moments::Chosen(24), random: 2, nested: 8, thorough: 3 };
+    explore(drawn.engine, drawn.workload(), density, seed, setting, tally)
+}
+
+fn draw_slack(rng: &mut Rng) -> Drawn {
+    let with_pages = rng.chance(60);
+    let engines: Vec<&'static F2fsVolume> =
+        VOLUMES.iter().filter(|volume| volume.fills_slack() && volume.knows_pages() == with_pages).collect();
+    let engine = engines[rng.index(engines.len())];
+    let user = engine.user_bytes();
+    let (flavour, count) = match rng.below(10) {
+        0..2 => (Flavour::Pressure(user / 100 * rng.between(70, 95)), 260),
+        2 => (Flavour::Churn(user / 100 * rng.between(50, 85)), 400),
+        3 => (Flavour::Lulls(user / 100 * rng.between(20, 40)), 600),
+        4 => (Flavour::Rounds(user / 100 * rng.between(12, 30)), 450),
+        _ => (Flavour::Cleaning(user / 100 * rng.between(60, 90)), [200, 400, 600][rng.index(3)]),
+    };
+    Drawn { engine, image: Image::Empty, steps: steps(rng, flavour, count) }
 }
 
 /// Behind some writes their file, or another that was written before, is put in sequence.

@@ -91,7 +91,8 @@ impl<'a> Session<'a> {
         known: Option<&Tree>,
         start: u64,
     ) -> Result<Session<'a>, String> {
-        let device = Arc::new(PowerCutDevice::new(image));
+        let pages = engine.flash_pages(&image);
+        let device = Arc::new(PowerCutDevice::new(image).with_pages(pages));
         let clock = StepClock::starting(start);
         let (fs, way) = reach::record(|| engine.open(device.clone(), clock.clone()));
         let fs = fs?;

@@ -29,7 +29,7 @@ fn life(steps: &[(&str, Promise)]) -> Life {
         done.push(Done { changes: number..number + 1, promise: *promise, aged: 0 });
     }
     let changes = vec![Change::Flush; steps.len()];
-    let history = History { base: MemoryDevice::new(BLOCK, 512), changes };
+    let history = History { base: MemoryDevice::new(BLOCK, 512), changes, pages: None };
     Life { history, done, states, steps: steps.into_iter().map(|(step, _)| step).collect(), next: 0 }
 }
 

@@ -40,6 +40,6 @@ pub use file::{FileDevice, Hardware, Lock, OpenOptions};
 pub use layer::DeviceLayer;
 pub use loopdev::LoopDevice;
 pub use memory::{Counters, MemoryDevice};
-pub use power::{PowerCutDevice, Replay};
+pub use power::{FlashPages, PowerCutDevice, Replay};
 pub use record::RecordingDevice;
 pub use request::{Request, RequestKind};

@@ -8,10 +8,13 @@
 //!    been the last to reach the medium, which is the same as the later one being lost.
 //! 3. The request that the power cut meets is one of them. A flush that it meets has made nothing durable.
 //! 4. Each sector of a range discarded since the last flush reads as before or as zeros; or, where that is asked for, as anything.
-//! 5. Where that is asked for, a sector written since the last flush cannot be read at all, as a flash page that was being programmed.
+//! 5. Where that is asked for, a torn write takes along what its [flash page](FlashPages) held before.
+//! 6. Where that is asked for, a sector written since the last flush cannot be read at all, as a flash page that was being programmed.
 //!
 //! One run is recorded once by [`PowerCutDevice`]; [`Replay`] then makes the device of any number of cuts from its log, at a
 //! cost in proportion to what the cache held.
+
+mod pages;
 
 use std::sync::Arc;
 
@@ -21,6 +24,9 @@ use crate::DeviceLayer;
 use crate::block::{BlockDevice, Result};
 use crate::memory::MemoryDevice;
 use crate::range::total_length;
+use pages::Ends;
+
+pub use pages::FlashPages;
 
 /// Bytes of a sector, the unit of a torn write; less than [`BlockDevice::sector_size`] allows, never more.
 pub const TORN_SECTOR: u64 = 512;
@@ -82,6 +88,8 @@ pub enum Fate {
     Torn(Vec<bool>),
     /// These of its sectors, in order from its first, cannot be read any more; the others reached the medium.
     Unreadable(Vec<bool>),
+    /// It was being programmed: what it tears of its [flash pages](FlashPages) holds bytes made from this number. Where none are known, it is lost.
+    Programmed(u64),
     /// What was discarded holds bytes made from this number. A write has reached the medium.
     Garbage(u64),
 }
@@ -109,12 +117,19 @@ pub struct PowerCutDevice {
     base: MemoryDevice,
     live: MemoryDevice,
     log: Mutex<Vec<Change>>,
+    pages: Option<FlashPages>,
 }
 
 impl PowerCutDevice {
     /// A device that starts with the content of `base`, all of it durable.
     pub fn new(base: MemoryDevice) -> PowerCutDevice {
-        PowerCutDevice { live: base.snapshot(), base, log: Mutex::default() }
+        PowerCutDevice { live: base.snapshot(), base, log: Mutex::default(), pages: None }
+    }
+
+    /// The same device, whose flash pages are these.
+    #[must_use]
+    pub fn with_pages(self, pages: Option<FlashPages>) -> PowerCutDevice {
+        PowerCutDevice { pages, ..self }
     }
 
     /// Changes logged so far: the index of the next.
@@ -124,7 +139,7 @@ impl PowerCutDevice {
 
     /// The run so far.
     pub fn history(&self) -> History {
-        History { base: self.base.snapshot(), changes: self.log.lock().clone() }
+        History { base: self.base.snapshot(), changes: self.log.lock().clone(), pages: self.pages }
     }
 
     /// What it holds now, cache included.
@@ -179,6 +194,8 @@ pub struct History {
     pub base: MemoryDevice,
     /// The changes in order. Tests of the testers may alter them: a flush left out is a device that lies.
     pub changes: Vec<Change>,
+    /// Flash pages, where they are known.
+    pub pages: Option<FlashPages>,
 }
 
 /// Goes through a history from front to back and makes devices after power cuts.
@@ -189,6 +206,8 @@ pub struct Replay<'a> {
     digest: u64,
     /// Changes before this one are durable.
     cached_from: usize,
+    pages: Option<FlashPages>,
+    ends: Ends,
 }
 
 impl<'a> Replay<'a> {
@@ -199,7 +218,14 @@ impl<'a> Replay<'a> {
 
     /// As [`new`](Self::new), where the digest of what the device held in the beginning is known.
     pub fn knowing(history: &'a History, digest: u64) -> Replay<'a> {
-        Replay { changes: &history.changes, durable: history.base.snapshot(), digest, cached_from: 0 }
+        Replay {
+            changes: &history.changes,
+            durable: history.base.snapshot(),
+            digest,
+            cached_from: 0,
+            pages: history.pages,
+            ends: Ends::default(),
+        }
     }
 
     /// Changes that are in the cache when the power goes during change `at`, which is one of them; none is in flight if
@@ -235,14 +261,22 @@ impl<'a> Replay<'a> {
         });
         if let Some(covered) = covered.max().filter(|covered| *covered > self.cached_from) {
             for change in &self.changes[self.cached_from..covered] {
+                let _ = torn_with(self.pages, &mut self.ends, &self.durable, change);
                 apply(&self.durable, change, &Fate::Kept, &mut self.digest);
             }
             self.cached_from = covered;
         }
         let cached = self.cached(at);
         let (device, mut digest) = (self.durable.snapshot(), self.digest);
-        for (change, fate) in cached.iter().zip(fates(cached)) {
-            apply(&device, change, &fate, &mut digest);
+        let fates = fates(cached);
+        let tears_pages = fates.iter().any(|fate| matches!(fate, Fate::Programmed(_)));
+        let mut ends = if tears_pages { self.ends.clone() } else { Ends::default() };
+        for (change, fate) in cached.iter().zip(fates) {
+            let torn = if tears_pages { torn_with(self.pages, &mut ends, &device, change) } else { Vec::new() };
+            match fate {
+                Fate::Programmed(seed) => torn.iter().for_each(|range| spoil_page(&device, *range, seed, &mut digest)),
+                fate => apply(&device, change, &fate, &mut digest),
+            }
         }
         (device, digest)
     }
@@ -266,7 +300,7 @@ fn apply(device: &MemoryDevice, change: &Change, fate: &Fate, digest: &mut u64) 
     let (offset, length) = change.range();
     let end = offset + length;
     match fate {
-        Fate::Lost => {}
+        Fate::Lost | Fate::Programmed(_) => {}
         Fate::Kept => reach(offset, end),
         Fate::Garbage(seed) => match change {
             Change::Discard { .. } => litter(device, offset, length, *seed, digest),
@@ -292,6 +326,29 @@ fn apply(device: &MemoryDevice, change: &Change, fate: &Fate, digest: &mut u64) 
             }
         }
     }
+}
+
+/// What is lost if this change is torn while its flash pages are programmed.
+fn torn_with(
+    pages: Option<FlashPages>,
+    ends: &mut Ends,
+    device: &MemoryDevice,
+    change: &Change,
+) -> Vec<(u64, u64)> {
+    match (pages, change) {
+        (Some(pages), Change::Write { offset, data }) => ends.note(pages, device, *offset, data.len() as u64),
+        _ => Vec::new(),
+    }
+}
+
+/// Fills a flash page that was being programmed, or the part of it that was, with bytes that nobody wrote.
+fn spoil_page(device: &MemoryDevice, (from, to): (u64, u64), seed: u64, digest: &mut u64) {
+    let to = to.min(device.size());
+    *digest = digest.wrapping_sub(device.digest_of(from, to));
+    let byte = |at: u64| (seed.wrapping_add(at).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8;
+    // As in `apply`: it cannot fail.
+    let _ = device.write_at(from, &(from..to).map(byte).collect::<Vec<u8>>());
+    *digest = digest.wrapping_add(device.digest_of(from, to));
 }
 
 /// Fills what was discarded with bytes that nobody wrote. Of every 64 KiB, the first block: that much is as good as all, and costs less.

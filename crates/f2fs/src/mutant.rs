@@ -102,6 +102,8 @@ pub enum Mutant {
     PendingOverSlack,
     /// Slack: a seal lists what died in a place that is written again.
     SealListsSlack,
+    /// Slack: a flash page is written of which a block is needed.
+    PagesUnaligned,
     /// Slack: the owners of what the segment held before are left out of its summary.
     SlackOwnersForgotten,
     /// Slack: a checkpoint has the owners only of what lies in front of the next place.
@@ -132,7 +134,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 61] = [
+    pub const ALL: [Mutant; 62] = [
         Mutant::SegmentReusedEarly,
         Mutant::VictimFreedEarly,
         Mutant::MovedBlockForgotten,
@@ -181,6 +183,7 @@ impl Mutant {
         Mutant::IslandsNotCommitted,
         Mutant::PendingOverSlack,
         Mutant::SealListsSlack,
+        Mutant::PagesUnaligned,
         Mutant::SlackOwnersForgotten,
         Mutant::SlackOwnersCutShort,
         Mutant::SlackSaidAppended,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use basalt_segments::cleaning::KeepFree;
 use basalt_segments::placement::{self, PlacementOptions};
-use basalt_segments::slack::{DeviceClass, DeviceTimes};
+use basalt_segments::slack::{DeviceClass, DeviceTimes, FlashPage};
 use basalt_segments::{CostBenefit, Greedy, Touches, VictimPolicy};
 
 /// When reading a file changes its access time.
@@ -139,6 +139,8 @@ pub struct OpenOptions {
     pub reclaim: Reclaim,
     /// How long the device takes for runs of blocks: what [`Reclaim::Partial`] plans by.
     pub times: DeviceTimes,
+    /// The device's flash page: slack is whole pages. [`FlashPage::BLOCK`] where it is not known.
+    pub flash_page: FlashPage,
     /// How cleaning reads what it moves.
     pub victim_reads: VictimReads,
     /// How long nothing must have happened for the volume to count as idle.
@@ -178,6 +180,7 @@ impl Default for OpenOptions {
             keep_free: KeepFree::Adaptive,
             reclaim: Reclaim::Clean,
             times: DeviceClass::default().device_times(),
+            flash_page: FlashPage::BLOCK,
             victim_reads: VictimReads::Runs,
             // As Linux's F2FS (`DEF_IDLE_INTERVAL`).
             idle_after: Duration::from_secs(5),

@@ -49,6 +49,9 @@ pub enum CleanError {
 /// See [`CleanError`].
 pub fn clean_mounted(dir: &Path, most: u32) -> Result<Emptied, CleanError> {
     let fd = mounted::open(dir)?;
+    if mounted::is_read_only(&fd) {
+        return Err(CleanError::Failed { path: dir.to_path_buf(), errno: Errno::ROFS });
+    }
     let mut request = CleanRequest { sections: most, ..CleanRequest::default() };
     match ask(&fd, &mut request) {
         Ok(()) => {

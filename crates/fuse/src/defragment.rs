@@ -97,6 +97,9 @@ impl MountedFile {
     /// See [`DefragmentError`].
     #[allow(unsafe_code, reason = "an ioctl")]
     pub fn defragment(&self, start: u64, length: u64) -> Result<Defragmented, DefragmentError> {
+        if mounted::is_read_only(&self.fd) {
+            return Err(self.failed(Errno::ROFS));
+        }
         let mut request = DefragmentRequest { start, length };
         // SAFETY: the number says that the argument is a `DefragmentRequest`, which the kernel copies to a FUSE server and back.
         let told = unsafe {

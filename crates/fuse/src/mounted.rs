@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
 /// `f_type` of FUSE mounts.
@@ -32,6 +32,11 @@ pub(crate) fn open(dir: &Path) -> Result<OwnedFd, NotMounted> {
     let fd = rustix::fs::open(dir, flags, Mode::empty()).map_err(refused)?;
     expect_fuse(&fd, dir)?;
     Ok(fd)
+}
+
+/// Whether nothing may be changed through what is open: the mount, or the place where it was mounted again, is read-only. The kernel lets ioctls pass.
+pub(crate) fn is_read_only(fd: &OwnedFd) -> bool {
+    rustix::fs::fstatvfs(fd).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
 /// Fails where what is open under this path is on no FUSE mount.

@@ -38,7 +38,7 @@ use basalt_flash::device::{
 };
 use basalt_flash::ftl::{FtlStatistics, GeometryError, TranslationKind};
 use basalt_segments::BLOCKS_PER_SEGMENT;
-use basalt_segments::slack::DeviceTimes;
+use basalt_segments::slack::{DeviceTimes, FlashPage};
 use basalt_vfs::{Counters, Engine, FileSystem};
 use basalt_workloads::{
     Contents, Event, PageCache, PageCacheSettings, PageCacheStatistics, Runner, Settings, VfsFiles, Workload,
@@ -93,7 +93,7 @@ impl EngineSettings {
     #[must_use]
     pub fn new(device: DeviceModel, workload: Settings) -> EngineSettings {
         let device = Arc::new(device);
-        let options = OpenOptions { times: run_times(&device), ..OpenOptions::default() };
+        let options = OpenOptions { times: run_times(&device), flash_page: flash_page(&device), ..OpenOptions::default() };
         EngineSettings {
             device,
             workload,
@@ -352,6 +352,12 @@ pub fn block_times(device: &Arc<DeviceModel>) -> (f64, f64) {
     let sequential = meter.request(RequestKind::Write, LONG, LONG) as f64 / (LONG / BLOCK_SIZE as u64) as f64;
     let random = meter.request(RequestKind::Read, LONG * 64, BLOCK_SIZE as u64) as f64;
     (random, sequential)
+}
+
+/// The flash page of a device, as far as slack can be aligned to it; a block where it has none.
+#[must_use]
+pub fn flash_page(device: &DeviceModel) -> FlashPage {
+    device.flash.as_ref().and_then(|flash| FlashPage::of_bytes(flash.page_bytes)).unwrap_or_default()
 }
 
 /// How long a device takes for runs of blocks that have nothing to do with one another.

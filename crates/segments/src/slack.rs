@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `times` | [`DeviceTimes`]: how long the device takes for runs of blocks |
 //! | `plan` | [`SlackPlan`]: which live blocks are copied out of the way first |
+//! | `pages` | [`FlashPage`]: the same where a flash page holds several blocks |
 //! | `batch` | [`SlackBatch`]: copying them, step by step, and what one commit makes ready |
 //! | `classes` | [`DeviceClass`]: the times of usual devices |
 //!
@@ -11,11 +12,15 @@
 
 mod batch;
 mod classes;
+mod pages;
 mod plan;
+#[cfg(test)]
+mod testing;
 mod times;
 
 pub use batch::SlackBatch;
 pub use classes::DeviceClass;
+pub use pages::FlashPage;
 pub(crate) use plan::runs;
 pub use plan::{SlackPlan, are_better_emptied};
 pub use times::{DeviceTimes, Point};

@@ -10,6 +10,7 @@ mod sections;
 mod slack;
 
 use crate::bitmap::Bitmap;
+use crate::slack::FlashPage;
 use crate::{BLOCKS_PER_SEGMENT, MainBlock, Section, Segment, SegmentKind, Segments};
 use durability::Durability;
 use index::LiveIndex;
@@ -111,6 +112,8 @@ pub struct SegmentTable {
     durability: Option<Box<Durability>>,
     /// Of reserved segments.
     promises: slack::Promises,
+    /// What slack is aligned to.
+    flash_page: FlashPage,
 }
 
 impl std::fmt::Debug for SegmentTable {
@@ -175,6 +178,7 @@ impl SegmentTable {
             by_live: None,
             durability: None,
             promises: slack::Promises::default(),
+            flash_page: FlashPage::BLOCK,
         };
         table.finish_load();
         table

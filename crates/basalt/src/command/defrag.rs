@@ -67,11 +67,32 @@ struct Report {
 /// What was done to one file.
 #[derive(Debug, Serialize)]
 struct File {
-    /// On one line, as `ls` shows it on a terminal.
+    /// The path; what is no UTF-8 is replaced.
     path: String,
+    /// Its bytes in hexadecimal, where it is no UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
+    /// On one line, as `ls` shows it on a terminal.
+    #[serde(skip)]
+    shown: String,
     extents_before: u64,
     extents: u64,
     bytes_moved: u64,
+}
+
+impl File {
+    fn new(path: &[u8], [extents_before, extents]: [u64; 2], bytes_moved: u64) -> File {
+        let is_text = std::str::from_utf8(path).is_ok();
+        let path_hex = (!is_text).then(|| path.iter().map(|byte| format!("{byte:02x}")).collect());
+        File {
+            path: String::from_utf8_lossy(path).into_owned(),
+            path_hex,
+            shown: escaped(path),
+            extents_before,
+            extents,
+            bytes_moved,
+        }
+    }
 }
 
 /// Runs the command.
@@ -101,7 +122,7 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn print(output: &mut Output, args: &Args, report: &Report) -> Result<(), Failure> {
-    for File { path, extents_before, extents, bytes_moved } in &report.changed {
+    for File { shown: path, extents_before, extents, bytes_moved, .. } in &report.changed {
         if args.check {
             output.line(format_args!("{path}: {extents} extents"))?;
         } else {
@@ -231,8 +252,7 @@ impl Work<'_> {
         (report.files, report.bytes_moved) = (report.files + 1, report.bytes_moved + moved);
         (report.extents_before, report.extents) = (report.extents_before + before, report.extents + extents);
         if moved > 0 || self.args.check && before > 1 {
-            let path = escaped(&found.path);
-            report.changed.push(File { path, extents_before: before, extents, bytes_moved: moved });
+            report.changed.push(File::new(&found.path, [before, extents], moved));
         }
         result
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use basalt_f2fs::{Atime, Deltas, OpenOptions, Reclaim};
 use basalt_segments::cleaning::KeepFree;
-use basalt_segments::slack::DeviceClass;
+use basalt_segments::slack::{DeviceClass, FlashPage};
 use basalt_segments::{Touches, VictimPolicy};
 use tracing::level_filters::LevelFilter;
 
@@ -212,6 +212,16 @@ const KNOWN: &[Known] = &[
                     policies::expected(&[&["auto"], &classes[..]].concat())
                 })?),
             };
+            Ok(())
+        },
+    ),
+    with_value(
+        "flash_page",
+        "SIZE",
+        "flash page of the device: dead blocks are written again only where none of their page is needed (4K: as if each were a page)",
+        |choices, value| {
+            let page = u32::try_from(size::parse(value)?).ok().and_then(FlashPage::of_bytes);
+            choices.engine.flash_page = page.ok_or("expected a power of two, at most 256K")?;
             Ok(())
         },
     ),
@@ -454,7 +464,7 @@ mod tests {
     #[test]
     fn options_are_read() {
         let choices =
-            parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug,record=a/b,nojournal,pre_invalid=16M,sections_per_commit=1,keep_free=reserve,delta=on,reclaim=partial,profile=emmc").unwrap();
+            parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug,record=a/b,nojournal,pre_invalid=16M,sections_per_commit=1,keep_free=reserve,delta=on,reclaim=partial,profile=emmc,flash_page=16K").unwrap();
         assert!(!choices.engine.read_only);
         assert_eq!(choices.engine.atime, Atime::Noatime);
         assert_eq!(choices.engine.commit_interval, Duration::from_millis(500));
@@ -468,6 +478,7 @@ mod tests {
         assert_eq!(choices.engine.keep_free, KeepFree::Reserve);
         assert_eq!(choices.engine.delta, Deltas::On);
         assert_eq!((choices.engine.reclaim, choices.profile), (Reclaim::Partial, Some(DeviceClass::Emmc)));
+        assert_eq!(choices.engine.flash_page.bytes(), 16 << 10);
         assert_eq!(choices.log, LevelFilter::DEBUG);
         assert_eq!(choices.record, Some("a/b".into()));
     }
@@ -519,6 +530,8 @@ mod tests {
             ("keep_free=all", "adaptive or reserve"),
             ("delta=yes", "auto or on or off"),
             ("reclaim=ssr", "clean or slack or partial"),
+            ("flash_page=12K", "a power of two, at most 256K"),
+            ("flash_page=1M", "a power of two, at most 256K"),
             ("profile=floppy", "auto or ssd or emmc or sd or hdd"),
             (
                 "placement=x",

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -40,6 +41,46 @@ fn defrag(arguments: &[&str], paths: &[&Path]) -> Finished {
 
 fn number(report: &Value, name: &str) -> u64 {
     report[name].as_u64().unwrap_or_else(|| panic!("no {name}: {report}"))
+}
+
+/// The kernel tells the server nothing of `remount,ro`, nor of read-only bind mounts.
+#[test]
+fn nothing_is_written_where_the_kernel_says_that_it_is_read_only() {
+    let Some(volume) = Volume::new("128M") else { return };
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    scatter(&volume, &["one", "two"], 40);
+    let remount = |how: &str| {
+        let mut command = Command::new("mount");
+        command.args(["-o", how]).arg(volume.root());
+        assert!(command.status().unwrap().success());
+    };
+    remount("remount,ro");
+    let refused = defrag(&[], &[&volume.path("one")]);
+    assert_eq!(refused.code(), 1, "{}", refused.err());
+    assert!(refused.err().contains("read-only"), "{}", refused.err());
+    let root = volume.root();
+    let refused = basalt([OsStr::new("clean"), root.as_os_str()]);
+    assert_eq!(refused.code(), 1, "{}", refused.err());
+    remount("remount,rw");
+    assert_eq!(defrag(&[], &[&volume.path("one")]).code(), 0);
+}
+
+#[test]
+fn scripts_get_paths_that_they_can_use() {
+    let Some(volume) = Volume::new("128M") else { return };
+    let names = ["a\nb", "a\\nb"];
+    scatter(&volume, &names, 40);
+    let bad = OsStr::from_bytes(b"bad\xff");
+    fs::copy(volume.path(names[0]), volume.path(bad)).unwrap();
+    let report = defrag(&["-r", "--json"], &[&volume.root()]).json();
+    let changed = report["changed"].as_array().unwrap();
+    let found: Vec<&str> = changed.iter().filter_map(|file| file["path"].as_str()).collect();
+    for name in names {
+        assert!(found.iter().any(|path| Path::new(path) == volume.path(name)), "{report}");
+    }
+    assert!(changed.iter().all(|file| file["path_hex"].is_null()), "what was copied lies in sequence: {report}");
 }
 
 #[test]

@@ -36,6 +36,7 @@ pub(super) fn opener(volume: F2fsVolume) -> Arc<Opener> {
             placement: volume.placement(),
             keep_free: volume.keep_free,
             reclaim: Reclaim::by_name(volume.reclaim.name()).unwrap_or_default(),
+            flash_page: volume.flash_page,
             ..OpenOptions::default()
         };
         let fs = F2fs::open(device, options, Arc::new(Borrowed(clock))).map_err(|error| format!("open: {error}"))?;

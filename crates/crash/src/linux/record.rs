@@ -103,7 +103,7 @@ pub fn record(program: &Path, plan: &Plan) -> Result<Life, String> {
     let done = promises(&plan.steps, &is_done, &states, &changes, &marks, &checkpoints);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let next = (now + Duration::from_secs(3600)).as_micros() as u64;
-    Ok(Life { history: History { base, changes }, done, states, steps: Vec::new(), next })
+    Ok(Life { history: History { base, changes, pages: None }, done, states, steps: Vec::new(), next })
 }
 
 /// What changed the disk, and how much of it came before each mark.

@@ -84,6 +84,7 @@ impl Hunt<'_> {
                 let style = match number {
                     0 => Style::Lost,
                     1 => Style::Kept,
+                    _ if life.history.pages.is_some() && rng.chance(40) => Style::Page,
                     _ => Style::ALL[2 + rng.index(Style::ALL.len() - 2)],
                 };
                 if style.is_fixed() && rng.chance(66) && at != life.end {
@@ -196,6 +197,7 @@ pub(super) fn strike(life: &Life, replay: &mut Replay<'_>, at: usize, cut: &Cut)
                 Fate::Kept => (index, vec![true; change.sectors()]).hash(&mut left),
                 Fate::Torn(sectors) if sectors.contains(&true) => (index, sectors).hash(&mut left),
                 Fate::Torn(_) => {}
+                Fate::Programmed(seed) => (index, seed, false).hash(&mut left),
                 Fate::Unreadable(sectors) => (index, sectors, true).hash(&mut left),
                 Fate::Garbage(seed) => (index, seed).hash(&mut left),
             }

@@ -113,7 +113,7 @@ pub fn run(
     threads: &Threads,
     choice: &Choice,
 ) -> Result<Life, Failure> {
-    let device = Arc::new(PowerCutDevice::new(base.snapshot()));
+    let device = Arc::new(PowerCutDevice::new(base.snapshot()).with_pages(engine.flash_pages(base)));
     let stage = Stage::new(device.clone(), StepClock::starting(0), &threads.acts, choice);
     let ended = direct(engine, &stage, setup, threads);
     let life = ended.and_then(|ended| build(ended, device.history(), stage.switches()));

@@ -5,6 +5,7 @@ use basalt_segments::cleaning::Rule;
 
 use super::area::Area;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::mutant::{self, Mutant};
 use crate::options::Deltas;
 use crate::volume::Volume;
 
@@ -58,6 +59,9 @@ impl Volume {
         let area = area.filter(|_| self.wants_journal() && self.is_writable());
         if area.is_some() || self.fills_slack() {
             self.table.track_durability(area.is_some());
+            if !mutant::active(Mutant::PagesUnaligned) {
+                self.table.align_slack(self.options.flash_page);
+            }
             self.pin_chain();
         }
         let Some(area) = area else { return };

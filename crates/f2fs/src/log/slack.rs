@@ -145,8 +145,16 @@ impl Volume {
             return None;
         }
         let skip = |section| self.cleaner.avoids(section) || self.cleaner.empties(section);
-        let find = |of_nodes| self.table.most_slack(of_nodes, LEAST, missing[usize::from(of_nodes)], &skip);
-        let found = [false, true].map(find);
+        // What lies in the way in a page can be copied out.
+        let copies = self.options.reclaim == Reclaim::Partial;
+        let found = [false, true].map(|of_nodes| {
+            let most = missing[usize::from(of_nodes)];
+            if copies {
+                self.table.most_dead(of_nodes, LEAST, most, &skip)
+            } else {
+                self.table.most_slack(of_nodes, LEAST, most, &skip)
+            }
+        });
         if found.iter().all(Vec::is_empty) {
             self.note_search(&found);
         }
@@ -201,7 +209,8 @@ impl Volume {
                     && !self.cleaner.empties(self.table.section_of(*segment))
             };
             let segments: Vec<Segment> = segments.into_iter().filter(is_left).collect();
-            let (planned, as_they_are) = self.plan_slack(segments, times);
+            let (planned, mut as_they_are) = self.plan_slack(segments, times);
+            as_they_are.retain(|&segment| self.table.slack_of(segment) >= LEAST);
             batch.extend(planned);
             let reserved: Vec<Slack> =
                 as_they_are.into_iter().filter_map(|segment| self.table.reserve_slack(segment, quiet)).collect();
@@ -219,8 +228,8 @@ impl Volume {
         if self.options.reclaim != Reclaim::Partial || found.is_empty() {
             return self.slack.prefers_cleaning();
         }
-        let dead: Vec<[u64; 8]> = found.iter().map(|&segment| self.table.slack_after_commit(segment)).collect();
-        let is_better = are_better_emptied(&dead, times);
+        let dead: Vec<[u64; 8]> = found.iter().map(|&segment| self.table.dead_after_commit(segment)).collect();
+        let is_better = are_better_emptied(&dead, self.table.flash_page(), times);
         self.slack.note_preference(is_better, self.load().written);
         is_better
     }
@@ -235,7 +244,8 @@ impl Volume {
         let sharing = segments.len() as u32;
         let (mut planned, mut as_they_are) = (Vec::new(), Vec::new());
         for segment in segments {
-            let plan = SlackPlan::best(&self.table.slack_after_commit(segment), times, sharing);
+            let dead = self.table.dead_after_commit(segment);
+            let plan = SlackPlan::best_in_pages(&dead, self.table.flash_page(), times, sharing);
             if plan.islands.is_empty() {
                 as_they_are.push(segment);
             } else {

@@ -197,6 +197,20 @@ impl DeviceModel {
         self
     }
 
+    /// The same device, whose flash has pages of so many bytes.
+    ///
+    /// # Errors
+    /// When it has no flash, or its erase blocks do not hold at least two such pages.
+    pub fn with_flash_page(mut self, bytes: u64) -> Result<DeviceModel, ModelError> {
+        let place = self.name.clone();
+        let Some(flash) = &mut self.flash else {
+            return Err(ModelError::field(&place, "flash.page_bytes", "this device has no flash"));
+        };
+        flash.page_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.check(&place)?;
+        Ok(self)
+    }
+
     /// The geometry of this device's flash, scaled to `logical_bytes`. A device without flash has the default one, so
     /// that its requests can be counted in flash pages all the same. A simulated device can be far smaller than the real
     /// one: where its percentage would come to less than 4 spare blocks, there are 4.

@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 
-use super::DeviceTimes;
+use super::{DeviceTimes, FlashPage, pages};
 use crate::BLOCKS_PER_SEGMENT;
 
 /// What full cleaning may take longer for each block that is gained, in percent: whole segments are written in longer runs than plans reckon with.
@@ -44,6 +44,16 @@ impl SlackPlan {
             return SlackPlan { islands: Vec::new(), gained: holes.blocks(), time: in_place };
         }
         SlackPlan { islands: joined.islands, gained: holes.blocks(), time: with_commit }
+    }
+
+    /// As [`best`](Self::best), where logs write whole flash pages alone: the plan that takes the least time for each block that is gained. Dead blocks
+    /// of a page with live ones are gained if these are copied out.
+    #[must_use]
+    pub fn best_in_pages(dead: &[u64; 8], page: FlashPage, times: &DeviceTimes, sharing: u32) -> SlackPlan {
+        if page == FlashPage::BLOCK {
+            return SlackPlan::best(dead, times, sharing);
+        }
+        pages::best(dead, page, times, sharing)
     }
 
     /// The plan that copies nothing: slack space recycling as F2FS has it.
@@ -78,14 +88,18 @@ impl SlackPlan {
 /// Whether segments, of each of which these blocks are dead, are better emptied by full cleaning: for a block that is gained it takes hardly longer than
 /// their best plans do, and what it gives are whole segments.
 #[must_use]
-pub fn are_better_emptied(segments: &[[u64; 8]], times: &DeviceTimes) -> bool {
+pub fn are_better_emptied(segments: &[[u64; 8]], page: FlashPage, times: &DeviceTimes) -> bool {
     let sharing = u32::try_from(segments.len()).unwrap_or(u32::MAX);
-    // What is gained is the same.
-    let time = |plan: fn(&[u64; 8], &DeviceTimes, u32) -> SlackPlan| {
-        segments.iter().map(|dead| plan(dead, times, sharing).time).fold(0, u64::saturating_add)
+    let sum = |plan: &dyn Fn(&[u64; 8]) -> SlackPlan| {
+        segments.iter().map(plan).fold((0_u64, 0_u64), |(time, gained), plan| {
+            (time.saturating_add(plan.time), gained + u64::from(plan.gained))
+        })
     };
-    let (best, full) = (time(SlackPlan::best), time(SlackPlan::full));
-    u128::from(full) * 100 <= u128::from(best) * (100 + u128::from(HARDLY_LONGER_PERCENT))
+    let (best, best_gained) = sum(&|dead| SlackPlan::best_in_pages(dead, page, times, sharing));
+    let (full, full_gained) = sum(&|dead| SlackPlan::full(dead, times, sharing));
+    // Products of 128 bits: times of hours, and all blocks of a volume.
+    let price = |time: u64, of_other: u64| u128::from(time) * u128::from(of_other);
+    full_gained > 0 && price(full, best_gained) * 100 <= price(best, full_gained) * (100 + u128::from(HARDLY_LONGER_PERCENT))
 }
 
 /// The holes of a segment, in order: where each begins, and where it ends.

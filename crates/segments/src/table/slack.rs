@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::live::is_set;
 use super::{SegmentState, SegmentTable};
-use crate::slack::runs;
+use crate::slack::{FlashPage, runs};
 use crate::{BLOCKS_PER_SEGMENT, Section, Segment, SegmentKind};
 
 /// Proof for [`SegmentTable::hand_out_slack`]: no checkpoint is under way, nobody reads a block that is dead, and no older write is on its way
@@ -114,10 +114,21 @@ impl Promises {
 }
 
 impl SegmentTable {
-    /// The places of a segment that are slack once [what has to be moved](Self::movable) is gone from it, and a commit holds: a bit for each,
-    /// the most significant first. Where a checkpoint commits, pre-invalid blocks are among them.
+    /// Slack is whole flash pages of the device: where a block of one is needed, nothing is written there. One block in the beginning.
+    pub fn align_slack(&mut self, page: FlashPage) {
+        self.flash_page = page;
+    }
+
+    /// The flash page that slack is [aligned](Self::align_slack) to.
     #[must_use]
-    pub fn slack_after_commit(&self, segment: Segment) -> [u64; 8] {
+    pub const fn flash_page(&self) -> FlashPage {
+        self.flash_page
+    }
+
+    /// The places of a segment that are dead once [what has to be moved](Self::movable) is gone from it, and a commit holds: a bit for each,
+    /// the most significant first. Where a checkpoint commits, pre-invalid blocks are among them. Pages are not looked at.
+    #[must_use]
+    pub fn dead_after_commit(&self, segment: Segment) -> [u64; 8] {
         let at = segment.index();
         let kept = if self.kept(segment) == 0 { [0; 8] } else { self.pre_invalid_words(segment) };
         let live = self.maps[at].words(self.live[at]);
@@ -130,6 +141,11 @@ impl SegmentTable {
         let at = segment.index();
         let (live, needed) = (self.maps[at].words(self.live[at]), self.pre_invalid_words(segment));
         std::array::from_fn(|word| !(live[word] | needed[word]))
+    }
+
+    /// Those that logs may write: of [whole pages](Self::align_slack).
+    fn slack_places(&self, segment: Segment) -> [u64; 8] {
+        self.flash_page.whole(&self.unneeded_places(segment))
     }
 
     /// The places of a segment that are not live, needed or not: for a log that is there, and writes nothing.
@@ -156,7 +172,7 @@ impl SegmentTable {
         if !self.promises.holds(&promise) {
             return None;
         }
-        let places = self.unneeded_places(promise.segment);
+        let places = self.slack_places(promise.segment);
         if places == [0; 8] {
             self.void_promise(promise.segment);
             return None;
@@ -230,26 +246,56 @@ impl SegmentTable {
     /// first, the lowest-numbered of equals first. None of a section that `skip` says to leave out.
     #[must_use]
     pub fn most_slack(&self, are_nodes: bool, least: u32, most: usize, skip: &dyn Fn(Section) -> bool) -> Vec<Segment> {
+        if self.flash_page == FlashPage::BLOCK {
+            return self.most_dead(are_nodes, least, most, skip);
+        }
+        self.with_most(are_nodes, least, most, skip, &|segment| self.slack_of(segment))
+    }
+
+    /// As [`most_slack`](Self::most_slack), where a page counts of which only some blocks are dead: the others can be copied out.
+    #[must_use]
+    pub fn most_dead(&self, are_nodes: bool, least: u32, most: usize, skip: &dyn Fn(Section) -> bool) -> Vec<Segment> {
+        self.with_most(are_nodes, least, most, skip, &|segment| self.unneeded(segment))
+    }
+
+    /// Blocks of slack in a segment.
+    #[must_use]
+    pub fn slack_of(&self, segment: Segment) -> u32 {
+        self.slack_places(segment).iter().map(|word| word.count_ones()).sum()
+    }
+
+    fn unneeded(&self, segment: Segment) -> u32 {
+        BLOCKS_PER_SEGMENT.saturating_sub(u32::from(self.live(segment)) + u32::from(self.pre_invalid(segment)))
+    }
+
+    fn with_most(
+        &self,
+        are_nodes: bool,
+        least: u32,
+        most: usize,
+        skip: &dyn Fn(Section) -> bool,
+        count: &dyn Fn(Segment) -> u32,
+    ) -> Vec<Segment> {
         if most == 0 {
             return Vec::new();
         }
-        let needed = |segment: Segment| u32::from(self.live(segment)) + u32::from(self.pre_invalid(segment));
         let may = |segment: &Segment| {
             self.states[segment.index()] == SegmentState::Dirty
                 && self.kinds[segment.index()].is_node() == are_nodes
-                && needed(*segment) + least <= BLOCKS_PER_SEGMENT
+                && self.unneeded(*segment) >= least
                 && !self.is_pinned(*segment)
                 && !self.avoided.contains(*segment)
                 && !skip(self.section_of(*segment))
         };
-        let mut found: Vec<Segment> = Segment::all(self.segments()).filter(may).collect();
-        let order = |segment: &Segment| (needed(*segment), *segment);
+        let candidates = Segment::all(self.segments()).filter(may).map(|segment| (count(segment), segment));
+        let mut found: Vec<(u32, Segment)> = candidates.filter(|(blocks, _)| *blocks >= least).collect();
+        let order = |&(blocks, segment): &(u32, Segment)| (BLOCKS_PER_SEGMENT - blocks, segment);
         if most < found.len() {
             found.select_nth_unstable_by_key(most, order);
             found.truncate(most);
         }
         found.sort_unstable_by_key(order);
-        found
+        found.into_iter().map(|(_, segment)| segment).collect()
     }
 
     /// Takes back what was promised of these segments.
@@ -361,6 +407,26 @@ mod tests {
         assert_eq!(table.open_slack(slack, SegmentKind::WarmData), None);
         assert_eq!(table.reserve(Segment::new(0)), None);
         assert!(table.most_slack(false, 1, 9, &|_| false).is_empty());
+    }
+
+    /// Blocks 0 to 9 are live and durable, 3 and 4 to 7 die, 9 dies with a checkpoint behind it: of page 2 the block 8 is live.
+    #[test]
+    fn of_pages_of_four_blocks_only_whole_ones_are_slack() {
+        let mut table = table();
+        table.align_slack(FlashPage::of_bytes(16 << 10).unwrap());
+        (3..8).for_each(|offset| die(&mut table, offset));
+        let first = |table: &mut SegmentTable, count| {
+            let slack = table.reserve_slack(Segment::new(0), &QUIET).unwrap();
+            let places = slack.places().take(count).collect::<Vec<_>>();
+            table.return_slack(slack);
+            places
+        };
+        assert_eq!(first(&mut table, 2), [12, 13], "the checkpoint needs blocks 4 to 7, and page 2 is in use");
+        table.begin_checkpoint();
+        table.end_checkpoint();
+        assert_eq!(first(&mut table, 5), [4, 5, 6, 7, 12]);
+        let most = |table: &SegmentTable, least| table.most_slack(false, least, 9, &|_| false).len();
+        assert_eq!([504, 505].map(|least| most(&table, least)), [1, 0], "125 pages of 4 and one more");
     }
 
     #[test]

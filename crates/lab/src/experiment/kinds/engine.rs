@@ -9,6 +9,7 @@ use basalt_flash::device::presets;
 use basalt_flash::ftl::TranslationKind;
 use basalt_segments::Touches;
 use basalt_segments::cleaning::KeepFree;
+use basalt_segments::slack::FlashPage;
 use basalt_workloads::{Kind as Operation, Limit, PageCacheSettings, Settings};
 
 use super::{ANY_NUMBER, ANY_SHARE, ANY_SIZE, SEGMENT, parameter};
@@ -42,6 +43,18 @@ pub const PARAMETERS: &[Parameter] = &[
         Form::Number { least: 0, largest: 1 << 20 },
         "how much longer a write takes the device that begins a stream than one that goes on with it, in blocks of 4 KiB at the speed of large \
          writes [default: as the device's table has it]",
+    ),
+    parameter(
+        "flash-page",
+        "",
+        Form::Size { least: 512 },
+        "size of the device's flash pages, a power of two [default: as the device's file has it]",
+    ),
+    parameter(
+        "align-slack",
+        "on",
+        Form::Choice(&["on", "off"]),
+        "of dead blocks, only those of flash pages are written again of which no block is needed",
     ),
     parameter("size", "1G", Form::Size { least: 64 << 20 }, "size of the volume"),
     parameter("utilization", "85", Form::Percent { least: 1, largest: 99 }, "how full the volume is, in percent"),
@@ -272,7 +285,13 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     if let Some(blocks) = point.number("write-gap") {
         device = device.with_write_gap(blocks as u32);
     }
+    if let Some(bytes) = point.number("flash-page") {
+        device = device.with_flash_page(bytes).map_err(|error| error.to_string())?;
+    }
     let mut settings = EngineSettings::new(device, workload_settings(point)?);
+    if point.value("align-slack") == "off" {
+        settings.options.flash_page = FlashPage::BLOCK;
+    }
     if settings.workload.size_bytes > LARGEST {
         return Err(format!(
             "size: {} is more than {}, the most that a volume can have",

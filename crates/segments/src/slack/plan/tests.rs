@@ -2,30 +2,7 @@
 #![allow(clippy::single_range_in_vec_init, reason = "lists of runs, some of one")]
 
 use super::*;
-
-/// A segment whose dead blocks are these runs.
-fn segment(holes: &[Range<u32>]) -> [u64; 8] {
-    let mut words = [0; 8];
-    for at in holes.iter().cloned().flatten() {
-        words[at as usize / 64] |= 1 << (63 - at % 64);
-    }
-    words
-}
-
-/// A write takes 100 ns and 1 a block, a read 10 and 1 a block, a commit 50.
-fn times() -> DeviceTimes {
-    DeviceTimes::new(&[(1, 101), (512, 612)], &[(1, 11), (512, 522)], 50)
-}
-
-/// Numbers in the order that they come in from a seed: Knuth's linear congruential generator.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-}
+use crate::slack::testing::{Numbers, random_times, segment, times};
 
 #[test]
 fn runs_are_found_across_words_and_at_both_ends() {
@@ -99,16 +76,6 @@ fn random_segment(numbers: &mut Numbers) -> [u64; 8] {
     segment(&holes)
 }
 
-/// A device of any shape: points that rise and fall.
-fn random_times(numbers: &mut Numbers) -> DeviceTimes {
-    let mut points = || -> Vec<(u32, u64)> {
-        let scale = 1 + numbers.below(1000);
-        [1, 2, 5, 16, 60, 200, 512].into_iter().map(|length| (length, 1 + numbers.below(scale * 50))).collect()
-    };
-    let (write, read) = (points(), points());
-    DeviceTimes::new(&write, &read, numbers.below(20_000))
-}
-
 #[test]
 fn no_choice_of_islands_is_better_on_ten_thousand_segments() {
     let mut numbers = Numbers(17);
@@ -147,11 +114,11 @@ fn segments_are_emptied_where_nearly_all_would_be_copied() {
     let dead = segment(&(0..16).map(|at| at * 32..at * 32 + 16).collect::<Vec<_>>());
     let seeks = DeviceTimes::new(&[(1, 100_100), (512, 151_200)], &[(1, 100), (512, 51_200)], 0);
     assert_eq!(SlackPlan::best(&dead, &seeks, 1).copied(), 15 * 16);
-    assert!(are_better_emptied(&[dead; 3], &seeks));
+    assert!(are_better_emptied(&[dead; 3], FlashPage::BLOCK, &seeks));
     let flat = DeviceTimes::new(&[(1, 100), (512, 51_200)], &[(1, 100), (512, 51_200)], 0);
-    assert!(!are_better_emptied(&[dead; 3], &flat));
+    assert!(!are_better_emptied(&[dead; 3], FlashPage::BLOCK, &flat));
     // Where one of two is better filled, that counts with what it takes.
     let single = segment(&[100..102]);
     assert_eq!(SlackPlan::best(&single, &seeks, 1).time, 100_200);
-    assert!(!are_better_emptied(&[single; 2], &seeks));
+    assert!(!are_better_emptied(&[single; 2], FlashPage::BLOCK, &seeks));
 }
