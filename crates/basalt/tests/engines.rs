@@ -87,7 +87,7 @@ impl Mounted {
         let (tell, ready) = mpsc::channel();
         let engine: Arc<dyn Engine> = engine.clone();
         let server = std::thread::spawn(move || {
-            serve_with(&job, |_device, _class| Ok(Opened::Volume(engine)), || tell.send(()).unwrap())
+            serve_with(&job, |_device, _profile| Ok(Opened::Volume(engine)), || tell.send(()).unwrap())
         });
         if ready.recv_timeout(limit::SHORT).is_err() {
             panic!("it does not serve: {:?}", limit::join(server, limit::SHORT).map_err(|failure| failure.line()));

@@ -62,11 +62,18 @@ fn profiling_reads_only_unless_told_to_write() {
     assert_eq!((model.capacity_bytes, model.name.as_str()), (Some(32 << 20), "measured"));
     assert!(model.source.contains("reads only") && model.read == model.write);
 
+    // A mount plans by how long writes take. What else it says about the target does not matter here: it is no volume.
+    let mount = |options: &str| basalt(["mount", "-o", &format!("profile={options}"), &image, &scratch.text("mnt")]);
+    mount(&output).fails(1, &["mount option", "measured.toml", "knows reads only", "--write"]);
+    mount("missing.toml").fails(1, &["mount option `profile=missing.toml`", "No such file"]);
+    mount(&image).fails(1, &["mount option", "is no model of a device"]);
+
     let printed = profile(&["--write", "--name", "mine"]).ok();
     let model = DeviceModel::parse(&printed, "printed").unwrap();
     assert!(model.name == "mine" && model.read != model.write && model.flush_us > 0.0);
     assert_eq!(model.write.random.points[0].0, 4096);
     assert!(fs::read(&image).unwrap() != content);
+    mount(&scratch.file("mine.toml", &printed)).fails(32, &["mount point does not exist"]);
     assert_eq!(fs::metadata(&image).unwrap().len(), 32 << 20);
     assert_eq!(profile(&["--json"]).json()["kind"], "other");
 }

@@ -281,6 +281,7 @@ mod tests {
             steps.push((what.to_owned(), done, of));
         });
         let model = model.unwrap();
+        assert!(model.knows_writes());
         assert_eq!(DeviceModel::parse(&model.to_toml().unwrap(), "test").unwrap(), model);
         assert_eq!(steps.last(), Some(&("done".to_owned(), 33, 33)));
         assert!(steps.windows(2).all(|pair| pair[0].1 <= pair[1].1));
@@ -298,7 +299,7 @@ mod tests {
         let device = RecordingDevice::new(MemoryDevice::new(16 << 20, 512), false);
         let model = measure(&device, "memory", &options(false), &mut |_, _, _| {}).unwrap();
         assert!(device.take().iter().all(|request| request.kind == RequestKind::Read));
-        assert_eq!(model.write, model.read);
+        assert_eq!((&model.write, model.knows_writes()), (&model.read, false));
         assert!(model.source.contains("reads only"));
     }
 

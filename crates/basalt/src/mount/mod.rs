@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `options` | what `-o` takes: one table with names, defaults and help |
 //! | `policies` | the placements and victim policies of `-o` |
+//! | `profile` | what the device is like: a class of devices, or a file that says what was measured |
 //! | `daemon` | a copy of this program in the background, and how its parent learns that the mount serves |
 //! | `serve` | from target and directory to a served mount to a clean volume |
 //! | `counters` | live counters for `basalt stats`, on a socket |
@@ -17,6 +18,7 @@ pub mod daemon;
 pub mod logging;
 pub mod options;
 mod policies;
+mod profile;
 pub(crate) mod recorded;
 pub mod serve;
 pub(crate) mod signals;
@@ -24,3 +26,4 @@ mod syslog;
 pub mod watcher;
 
 pub use options::MountChoices;
+pub use profile::Profile;

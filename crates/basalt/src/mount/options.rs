@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use basalt_f2fs::{Atime, Deltas, OpenOptions, Reclaim};
 use basalt_segments::cleaning::KeepFree;
-use basalt_segments::slack::{DeviceClass, FlashPage};
+use basalt_segments::slack::FlashPage;
 use basalt_segments::{Touches, VictimPolicy};
 use tracing::level_filters::LevelFilter;
 
-use super::policies;
+use super::{Profile, policies};
 use crate::size;
 
 /// Everything that `-o` decides.
@@ -21,7 +21,7 @@ pub struct MountChoices {
     /// The victim policy that was asked for; by default what suits the placement.
     victim: Option<&'static dyn VictimPolicy>,
     /// What the device is like; by default what the kernel says that it is.
-    pub profile: Option<DeviceClass>,
+    pub profile: Option<Profile>,
     /// Let other users in; by default what the rights of the caller suggest.
     pub allow_other: Option<bool>,
     /// Mount an image through a loop device; by default where that is possible.
@@ -202,16 +202,11 @@ const KNOWN: &[Known] = &[
     ),
     with_value(
         "profile",
-        "auto|ssd|emmc|sd|hdd",
-        "how long the device takes for runs of blocks, which `reclaim=partial` plans by: as the kernel says what it is, or as one of these (auto)",
+        "auto|ssd|emmc|sd|hdd|FILE",
+        "how long the device takes for runs of blocks, which `reclaim=partial` plans by: as the kernel says what it is, as one of these, or as \
+         `basalt lab profile --write` has measured in a file, whose name has a `/` or ends in `.toml` (auto)",
         |choices, value| {
-            choices.profile = match value {
-                "auto" => None,
-                class => Some(DeviceClass::by_name(class).ok_or_else(|| {
-                    let classes = DeviceClass::ALL.map(DeviceClass::name);
-                    policies::expected(&[&["auto"], &classes[..]].concat())
-                })?),
-            };
+            choices.profile = if value == Profile::AUTO { None } else { Some(Profile::parse(value)?) };
             Ok(())
         },
     ),
@@ -442,6 +437,8 @@ fn cache_size(value: &str) -> Result<usize, String> {
 
 #[cfg(test)]
 mod tests {
+    use basalt_segments::slack::DeviceClass;
+
     use super::*;
 
     fn parse(list: &str) -> Result<MountChoices, String> {
@@ -477,7 +474,7 @@ mod tests {
         assert_eq!(choices.engine.sections_per_commit, Some(1));
         assert_eq!(choices.engine.keep_free, KeepFree::Reserve);
         assert_eq!(choices.engine.delta, Deltas::On);
-        assert_eq!((choices.engine.reclaim, choices.profile), (Reclaim::Partial, Some(DeviceClass::Emmc)));
+        assert_eq!((choices.engine.reclaim, choices.profile), (Reclaim::Partial, Some(DeviceClass::Emmc.into())));
         assert_eq!(choices.engine.flash_page.bytes(), 16 << 10);
         assert_eq!(choices.log, LevelFilter::DEBUG);
         assert_eq!(choices.record, Some("a/b".into()));
@@ -532,7 +529,9 @@ mod tests {
             ("reclaim=ssr", "clean or slack or partial"),
             ("flash_page=12K", "a power of two, at most 256K"),
             ("flash_page=1M", "a power of two, at most 256K"),
-            ("profile=floppy", "auto or ssd or emmc or sd or hdd"),
+            ("profile=floppy", "auto or ssd or emmc or sd or hdd, or a file"),
+            ("profile=sd-l", "whose name has a `/` or ends in `.toml`"),
+            ("profile=/nonexistent/card", "`profile=/nonexistent/card`: No such file"),
             (
                 "placement=x",
                 "static or run-length or page-cache or sfs or sfs-log or sfs-sepbit or sepbit or dac or mdc or hazard or auto",

@@ -4,18 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use basalt_device::{BlockDevice, FileDevice, Hardware, Lock, LoopDevice, OpenOptions};
+use basalt_device::{BlockDevice, FileDevice, Lock, LoopDevice, OpenOptions};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{Atime, F2fs, SystemClock};
 use basalt_fuse::{Losses, MountError, MountOptions, Session, SessionError, Unmounter};
-use basalt_segments::slack::DeviceClass;
 use basalt_vfs::{Engine, FileSystem, Live};
 use rustix::io::Errno;
 
 use super::counters::Counters;
 use super::recorded::Device;
 use super::watcher::Watcher;
-use super::{MountChoices, signals};
+use super::{MountChoices, Profile, signals};
 use crate::failure::{Failure, Word};
 use crate::mounts;
 use crate::output::tell;
@@ -53,7 +52,7 @@ impl Job {
 /// # Errors
 /// When the target cannot be opened or mounted; `ready` has not been called then. And when the volume could not be closed cleanly.
 pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
-    serve_with(job, |device, class| open_volume(job, device, class), ready)
+    serve_with(job, |device, profile| open_volume(job, device, profile), ready)
 }
 
 /// As [`serve`], with the engine that `open` opens on the target; it is told what the device is like.
@@ -62,14 +61,14 @@ pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
 /// As [`serve`]; those of `open` among them.
 pub fn serve_with(
     job: &Job,
-    open: impl FnOnce(Arc<dyn BlockDevice>, DeviceClass) -> Result<Opened, Failure>,
+    open: impl FnOnce(Arc<dyn BlockDevice>, &Profile) -> Result<Opened, Failure>,
     ready: impl FnOnce(),
 ) -> Result<(), Failure> {
     // First: threads inherit it.
     basalt_fuse::protect_server();
     let device = Device::new(open_device(job)?, job.choices.record.as_deref())?;
-    let class = job.choices.profile.unwrap_or_else(|| class_of(device.file()));
-    let opened = open(device.block_device(), class).inspect_err(|_| device.abandon())?;
+    let profile = job.choices.profile.clone().unwrap_or_else(|| Profile::of(device.file()));
+    let opened = open(device.block_device(), &profile).inspect_err(|_| device.abandon())?;
     opened.warnings().iter().for_each(|warning| job.warn(&format!("{}: {warning}", job.target.display())));
     let mounted = mount(job, device.file(), &opened);
     let (fs, engine) = (opened.file_system(), opened.engine());
@@ -84,7 +83,7 @@ pub fn serve_with(
         }
     };
     let watcher = watch(&session.unmounter());
-    let counters = Arc::new(serve_counters(job, engine.clone(), class, &session.unmounter()));
+    let counters = Arc::new(serve_counters(job, engine.clone(), &profile, &session.unmounter()));
     let (recorded, served) = (device.clone(), Arc::clone(&counters));
     let finish = Box::new(move || {
         // Do not wait for the end of a mount that other programs use.
@@ -176,19 +175,9 @@ impl Opened {
     }
 }
 
-/// What a device is like, by what the kernel says that it is.
-fn class_of(device: &FileDevice) -> DeviceClass {
-    match device.hardware() {
-        Some(Hardware::Disk) => DeviceClass::Hdd,
-        Some(Hardware::SdCard) => DeviceClass::Sd,
-        Some(Hardware::Emmc) => DeviceClass::Emmc,
-        Some(Hardware::Solid) | None => DeviceClass::Ssd,
-    }
-}
-
-fn open_volume(job: &Job, device: Arc<dyn BlockDevice>, class: DeviceClass) -> Result<Opened, Failure> {
+fn open_volume(job: &Job, device: Arc<dyn BlockDevice>, profile: &Profile) -> Result<Opened, Failure> {
     let path = job.target.display();
-    let engine = basalt_f2fs::OpenOptions { times: class.device_times(), ..job.choices.engine.clone() };
+    let engine = basalt_f2fs::OpenOptions { times: profile.times.clone(), ..job.choices.engine.clone() };
     let rescues = engine.rescue;
     match F2fs::open(device.clone(), engine, Arc::new(SystemClock)) {
         Ok(fs) => Ok(Opened::Volume(Arc::new(fs))),
@@ -227,7 +216,7 @@ fn watch(unmounter: &Unmounter) -> Option<Watcher> {
 }
 
 /// Serves the counters of a mount. Where that is not possible, the mount goes on without.
-fn serve_counters(job: &Job, engine: Option<Arc<dyn Engine>>, class: DeviceClass, unmounter: &Unmounter) -> Counters {
+fn serve_counters(job: &Job, engine: Option<Arc<dyn Engine>>, profile: &Profile, unmounter: &Unmounter) -> Counters {
     let Some(engine) = engine else {
         tracing::info!("no live counters for `basalt stats`: a mount of rescued files has none");
         return Counters::none();
@@ -249,7 +238,7 @@ fn serve_counters(job: &Job, engine: Option<Arc<dyn Engine>>, class: DeviceClass
         background_victim: job.choices.engine.background_victim.name().to_owned(),
         keep_free: job.choices.engine.keep_free.name().to_owned(),
         reclaim: job.choices.engine.reclaim.name().to_owned(),
-        profile: class.name().to_owned(),
+        profile: profile.name.clone(),
     };
     Counters::serve(&engine, mount).unwrap_or_else(|error| {
         job.warn(&format!("no live counters for `basalt stats`: {error}"));

@@ -183,6 +183,13 @@ impl DeviceModel {
         toml::to_string(self).map_err(|error| ModelError::field(&self.name, "model", error))
     }
 
+    /// Whether it says what writes cost. What [`measure`](crate::profile::measure) makes without writing does not: writes cost there what reads cost,
+    /// and flushes nothing.
+    #[must_use]
+    pub fn knows_writes(&self) -> bool {
+        self.flush_us > 0.0 || self.write != self.read
+    }
+
     /// The same device with another gap between random and sequential writes: a write that begins a stream takes as long as one of its length
     /// that goes on with a stream, and as much longer as `blocks` blocks of 4 KiB take at the bandwidth of the largest sequential writes.
     #[must_use]

@@ -1,0 +1,134 @@
+//! What the device of a mount is like: a class of devices, or a model of this one that `basalt lab profile` has written.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+
+use basalt_device::{FileDevice, Hardware};
+use basalt_flash::{DeviceModel, ModelError};
+use basalt_lab::engine::run_times;
+use basalt_segments::slack::{DeviceClass, DeviceTimes};
+
+use super::policies;
+
+/// How long a device takes for runs of blocks, and who says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    /// The class, or the file, as the option names it.
+    pub name: String,
+    /// The times.
+    pub times: DeviceTimes,
+}
+
+impl From<DeviceClass> for Profile {
+    fn from(class: DeviceClass) -> Profile {
+        Profile { name: class.name().to_owned(), times: class.device_times() }
+    }
+}
+
+impl Profile {
+    /// What the option says for a device that the kernel is asked about.
+    pub(super) const AUTO: &str = "auto";
+
+    /// What the kernel says that a device is.
+    pub(super) fn of(device: &FileDevice) -> Profile {
+        let class = match device.hardware() {
+            Some(Hardware::Disk) => DeviceClass::Hdd,
+            Some(Hardware::SdCard) => DeviceClass::Sd,
+            Some(Hardware::Emmc) => DeviceClass::Emmc,
+            Some(Hardware::Solid) | None => DeviceClass::Ssd,
+        };
+        class.into()
+    }
+
+    /// The class of this name, or what a file says. A file's name has a `/`, or ends in `.toml`: so no file hides a class.
+    ///
+    /// # Errors
+    /// A text for the user, without the option.
+    pub(super) fn parse(value: &str) -> Result<Profile, String> {
+        if let Some(class) = DeviceClass::by_name(value) {
+            return Ok(class.into());
+        }
+        let path = Path::new(value);
+        if value.contains('/') || path.extension().is_some_and(|extension| extension == "toml") {
+            return Ok(Profile { name: value.to_owned(), times: load(path)? });
+        }
+        let classes = DeviceClass::ALL.map(DeviceClass::name);
+        let classes = policies::expected(&[&[Profile::AUTO], &classes[..]].concat());
+        Err(format!("{classes}, or a file of `basalt lab profile`, whose name has a `/` or ends in `.toml`"))
+    }
+}
+
+fn load(path: &Path) -> Result<DeviceTimes, String> {
+    // A pipe would be waited for, and is empty when the server reads it.
+    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err("is no file".to_owned());
+    }
+    // The option names the file already.
+    let model = DeviceModel::load(path).map_err(|error| match error {
+        ModelError::Read { source, .. } if source.kind() == ErrorKind::InvalidData => {
+            "is no model of a device".to_owned()
+        }
+        ModelError::Read { source, .. } => source.to_string(),
+        ModelError::Syntax { line, reason, .. } => format!("is no model of a device: line {line}: {reason}"),
+        ModelError::Field { field, reason, .. } => format!("is no model of a device: {field}: {reason}"),
+        error @ ModelError::Unknown { .. } => error.to_string(),
+    })?;
+    if !model.knows_writes() {
+        return Err("knows reads only; measure writes, too, with `basalt lab profile --write`, which destroys what the device holds".to_owned());
+    }
+    Ok(run_times(&Arc::new(model)))
+}
+
+#[cfg(test)]
+mod tests {
+    use basalt_flash::preset;
+
+    use super::*;
+
+    fn file(name: &str, text: &str) -> (tempfile::TempDir, String) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        let path = path.to_str().unwrap().to_owned();
+        (directory, path)
+    }
+
+    #[test]
+    fn a_file_gives_the_times_that_the_lab_takes_for_its_model() {
+        let model = preset("sd-b").unwrap();
+        let (_kept, path) = file("card", &model.to_toml().unwrap());
+        let profile = Profile::parse(&path).unwrap();
+        assert_eq!(profile, Profile { name: path, times: run_times(&Arc::new(model)) });
+        assert_ne!(profile.times, DeviceClass::Sd.device_times());
+    }
+
+    #[test]
+    fn what_is_no_file_of_a_measured_device_is_refused_in_one_line() {
+        let refused = |text: &str| {
+            let (_kept, path) = file("x.toml", text);
+            let error = Profile::parse(&path).unwrap_err();
+            assert!(!error.contains('\n'), "{error}");
+            error
+        };
+        assert!(refused("hello").contains("is no model of a device: line 1: "));
+        assert!(refused("").contains("missing field"));
+        let model = preset("sd-b").unwrap();
+        let reads_only = DeviceModel { write: model.read.clone(), flush_us: 0.0, ..model.clone() };
+        assert!(refused(&reads_only.to_toml().unwrap()).contains("reads only"));
+        let endless = model.to_toml().unwrap().replace("streams = 6", "streams = 6000");
+        assert!(refused(&endless).contains("write.streams: 6000"));
+        assert_eq!(Profile::parse("/").unwrap_err(), "is no file");
+        assert!(Profile::parse("missing.toml").unwrap_err().contains("No such file"));
+    }
+
+    #[test]
+    fn names_of_classes_are_no_files() {
+        assert_eq!(Profile::parse("emmc"), Ok(DeviceClass::Emmc.into()));
+        // The lab has a device of this name, which can be printed to a file.
+        assert!(
+            Profile::parse("sd-b").unwrap_err().starts_with("expected auto or ssd or emmc or sd or hdd, or a file")
+        );
+    }
+}
