@@ -254,6 +254,22 @@ fn the_last_fsync_counts_whole_or_not_at_all() {
     }
 }
 
+/// Of a file nothing was written but a node of its own lost a block: the inode alone does not tell that.
+#[test]
+fn a_hole_behind_what_the_inode_points_to_is_durable() {
+    const FAR: u64 = 1_500;
+    let (device, fs, ino) = usual();
+    write_page(&fs, ino, FAR, 3);
+    fs.sync().unwrap();
+    write_page(&fs, ino, 0, 4);
+    sync(&fs, ino);
+    fs.fallocate(ino, FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE, FAR * BLOCK, BLOCK).unwrap();
+    sync(&fs, ino);
+    let expected = contents(&fs, ino);
+    assert_eq!((expected[0], expected[(FAR * BLOCK) as usize]), (4, 0));
+    expect_after_cut(&device, ino, &expected, "a hole");
+}
+
 fn change_mode(fs: &F2fs, ino: InodeNumber, number: u32) {
     let set = SetAttributes { permissions: Some(0o600 + number % 8), ..SetAttributes::default() };
     fs.set_attributes(ino, &set).unwrap();
