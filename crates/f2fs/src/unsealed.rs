@@ -132,4 +132,17 @@ mod tests {
         unsealed.note(Address::new(900), &[1; 4096], Some((FILE, FileBlock::new(900))));
         assert!(unsealed.of_file(FILE).is_none());
     }
+
+    /// Of what is not in the list nobody knows whether it is among what is left out.
+    #[test]
+    fn what_is_not_all_known_stays_so_when_some_of_it_is_reused() {
+        let mut unsealed = Unsealed::default();
+        for at in 0..=ENTRIES_MAX as u32 {
+            unsealed.note(Address::new(at), &[1; 4096], Some((FILE, FileBlock::new(at))));
+        }
+        unsealed.forget(|address| address < Address::new(100));
+        assert!(!unsealed.fits(0) && unsealed.of_file(FILE).is_none(), "the last one is in no list");
+        assert_eq!(unsealed.take().len(), ENTRIES_MAX - 100);
+        assert!(unsealed.fits(ENTRIES_MAX));
+    }
 }

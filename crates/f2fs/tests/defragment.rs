@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
+use basalt_device::{BlockDevice, DeviceLayer, FaultyDevice, MemoryDevice, RequestKind};
 use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::inode::InlineFlags;
@@ -15,6 +15,7 @@ use basalt_testkit::rng::Rng;
 use basalt_vfs::{
     Caller, Error, Extents, FallocateMode, FileKind, FileSystem, InodeNumber, NewNode, Seek, SetAttributes,
 };
+use parking_lot::Mutex;
 
 #[allow(dead_code)] // Part of it is for other tests.
 mod editor;
@@ -175,6 +176,26 @@ fn what_waits_in_memory_is_written_in_order() {
     expect_sound(&device);
 }
 
+/// Of neighbours the first is on the device, and the second still waits for a request: what the device has at its place is not what it holds.
+#[test]
+fn what_waits_behind_what_is_on_the_device_stays_as_it_is() {
+    let device = formatted(64, 0);
+    let fs = open(&device, OpenOptions::default());
+    let [(ino, mut content), other] = interleaved(&fs, 64);
+    for (block, is_synced) in [(64, true), (65, false)] {
+        let more = self::content(block, 1);
+        fs.write(ino, content.len() as u64, &more, false).unwrap();
+        content.extend(more);
+        if is_synced {
+            fs.sync_file(ino, false).unwrap();
+        }
+    }
+    assert_eq!(defragment(&fs, ino).unwrap(), 66 * BLOCK);
+    expect_content(&fs, ino, &content);
+    fs.close().unwrap();
+    expect_files(&device, &[(ino, content), other]);
+}
+
 #[test]
 fn what_cannot_be_done_is_refused() {
     let device = formatted(64, 0);
@@ -258,6 +279,47 @@ fn it_leaves_to_others_what_they_change_meanwhile() {
     let files = [(ino, content), other];
     fs.close().unwrap();
     expect_files(&device, &files);
+}
+
+/// Has something done while it reads for the first time from now on.
+struct Meanwhile {
+    below: Arc<MemoryDevice>,
+    work: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl DeviceLayer for Meanwhile {
+    type Below = MemoryDevice;
+
+    fn below(&self) -> &MemoryDevice {
+        &self.below
+    }
+
+    fn on_read(&self, offset: u64, buf: &mut [u8]) -> basalt_device::Result<()> {
+        let work = self.work.lock().take();
+        work.into_iter().for_each(|work| work());
+        self.below.read_at(offset, buf)
+    }
+}
+
+/// While the first of two pieces is read, somebody writes a block of the second: of that piece the others are written again, each as it is.
+#[test]
+fn what_lies_around_a_block_that_changed_meanwhile_stays_as_it_is() {
+    const CHANGED: usize = 300;
+    let memory = formatted(64, 0);
+    let device = Arc::new(Meanwhile { below: memory.clone(), work: Mutex::default() });
+    let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
+    let fs = Arc::new(F2fs::open(device.clone(), options, Arc::new(SystemClock)).unwrap());
+    let [(ino, mut content), other] = interleaved(&fs, 500);
+    let range = CHANGED * BLOCK as usize..(CHANGED + 1) * BLOCK as usize;
+    content[range.clone()].fill(7);
+    let (others, bytes) = (fs.clone(), content[range.clone()].to_vec());
+    let work = move || _ = others.write(ino, range.start as u64, &bytes, false).unwrap();
+    *device.work.lock() = Some(Box::new(work));
+    assert_eq!(defragment(&fs, ino).unwrap(), 499 * BLOCK, "all but the one that changed");
+    assert!(device.work.lock().is_none());
+    expect_content(&fs, ino, &content);
+    fs.close().unwrap();
+    expect_files(&memory, &[(ino, content), other]);
 }
 
 /// A volume that is as full as it can be: others get what is free.

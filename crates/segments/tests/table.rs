@@ -3,7 +3,7 @@
 use basalt_segments::SegmentKind::{ColdData, HotData, HotNode, WarmData, WarmNode};
 use basalt_segments::SegmentState::{Active, Dirty, Free, Full, Prefree};
 use basalt_segments::{
-    BlockTraits, CostBenefit, Durable, Greedy, Informed, LogId, MAX_SEGMENTS, MainBlock, Placement, Section,
+    BlockTraits, CostBenefit, Durable, Greedy, Informed, LogId, MAX_SEGMENTS, MainBlock, Placement, Quiet, Section,
     SectionView, Segment, SegmentTable, Segments, StaticPlacement, VictimPolicy,
 };
 
@@ -198,6 +198,15 @@ fn dirty_entries_are_kept_until_cleared() {
     assert_eq!((table.dirty_entries(), table.dirty_entry_count()), (Segment::all(4).collect(), 4));
     table.clear_dirty();
     assert_eq!((table.dirty_entries(), table.dirty_entry_count()), (vec![], 0));
+}
+
+/// The set of them is searched a word of 64 at a time.
+#[test]
+fn no_dirty_entry_is_left_out_where_a_word_ends() {
+    let mut table = loaded(1, &[5; 200]);
+    let dirty = [0, 62, 63, 64, 127, 128, 129, 191, 192, 199].map(Segment::new);
+    dirty.iter().for_each(|&segment| table.mark_dirty(segment));
+    assert_eq!((table.dirty_entries(), table.dirty_entry_count()), (dirty.to_vec(), 10));
 }
 
 #[test]
@@ -433,4 +442,45 @@ fn the_emptiest_finalists_are_as_many_and_are_asked_for_as_others_are() {
     assert!(table.set_live_run(MainBlock::in_segment(active, 0), 1, 0));
     let got = table.select_victims(&OldestOfFour, 1000, &|_| false, 8);
     assert!(!got.contains(&table.section_of(active)), "{got:?}");
+}
+
+/// All that is dead is needed: the segment is a victim again, and may be promised later.
+#[test]
+fn a_promised_segment_without_slack_is_taken_back() {
+    let quiet = Quiet::while_locked();
+    let mut table = loaded(1, &[512, 512]);
+    table.track_durability(false);
+    assert!(table.clear_live(MainBlock::new(3), 1));
+    let promise = table.reserve(Segment::new(0)).expect("one block is dead");
+    assert_eq!(table.hand_out_slack(promise, &quiet), None);
+    assert_eq!((table.state(Segment::new(0)), victim(&table, &Greedy)), (Dirty, Some(0)));
+    table.begin_checkpoint();
+    table.end_checkpoint();
+    assert!(table.reserve_slack(Segment::new(0), &quiet).is_some_and(|slack| slack.places().eq([3])));
+}
+
+/// What dies while a checkpoint is on its way is needed by it, however much it leaves behind.
+#[test]
+fn what_died_while_a_checkpoint_was_taken_is_no_slack() {
+    let quiet = Quiet::while_locked();
+    let mut table = loaded(1, &[512, 512]);
+    table.track_durability(false);
+    assert!(table.clear_live_all(Segment::new(0), &[3, 5], 1));
+    table.begin_checkpoint();
+    assert!(table.clear_live_all(Segment::new(0), &[7, 9], 2));
+    table.end_checkpoint();
+    assert!(table.reserve_slack(Segment::new(0), &quiet).is_some_and(|slack| slack.places().eq([3, 5])));
+    assert_eq!(table.pre_invalid_blocks(), 2);
+}
+
+/// Its SIT entry says whose blocks it holds from now on, though the log has not written one yet.
+#[test]
+fn a_log_that_goes_on_in_slack_changes_the_entry_of_the_segment() {
+    let quiet = Quiet::while_locked();
+    let mut table = loaded(1, &[100, 100]);
+    let slack = table.reserve_slack(Segment::new(1), &quiet).expect("most is dead");
+    assert_eq!(table.dirty_entries(), [], "a promise changes nothing on the device");
+    assert!(table.open_slack(slack, ColdData).is_some_and(|places| places.next_from(0) == 100));
+    assert_eq!((table.kind(Segment::new(1)), table.state(Segment::new(1))), (ColdData, Active));
+    assert_eq!(table.dirty_entries(), [Segment::new(1)]);
 }
