@@ -402,6 +402,11 @@ fn the_examples_run() {
         ] {
             shrink(settings, name, to);
         }
+        // Where hundreds of points are left, one workload with one journal is enough.
+        if experiment.points().len() > 1000 {
+            shrink(settings, "workload", None);
+            shrink(settings, "journal", None);
+        }
         let (scratch, file) = with_file(&small.to_string());
         let summary = run_all(scratch.path(), &file, 2, &InProcess);
         assert!(summary.done > 0);
