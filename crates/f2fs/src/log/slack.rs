@@ -145,16 +145,8 @@ impl Volume {
             return None;
         }
         let skip = |section| self.cleaner.avoids(section) || self.cleaner.empties(section);
-        // What lies in the way in a page can be copied out.
-        let copies = self.options.reclaim == Reclaim::Partial;
-        let found = [false, true].map(|of_nodes| {
-            let most = missing[usize::from(of_nodes)];
-            if copies {
-                self.table.most_dead(of_nodes, LEAST, most, &skip)
-            } else {
-                self.table.most_slack(of_nodes, LEAST, most, &skip)
-            }
-        });
+        let find = |of_nodes| self.table.most_slack(of_nodes, LEAST, missing[usize::from(of_nodes)], &skip);
+        let found = [false, true].map(find);
         if found.iter().all(Vec::is_empty) {
             self.note_search(&found);
         }
@@ -209,8 +201,7 @@ impl Volume {
                     && !self.cleaner.empties(self.table.section_of(*segment))
             };
             let segments: Vec<Segment> = segments.into_iter().filter(is_left).collect();
-            let (planned, mut as_they_are) = self.plan_slack(segments, times);
-            as_they_are.retain(|&segment| self.table.slack_of(segment) >= LEAST);
+            let (planned, as_they_are) = self.plan_slack(segments, times);
             batch.extend(planned);
             let reserved: Vec<Slack> =
                 as_they_are.into_iter().filter_map(|segment| self.table.reserve_slack(segment, quiet)).collect();

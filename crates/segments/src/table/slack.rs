@@ -246,48 +246,17 @@ impl SegmentTable {
     /// first, the lowest-numbered of equals first. None of a section that `skip` says to leave out.
     #[must_use]
     pub fn most_slack(&self, are_nodes: bool, least: u32, most: usize, skip: &dyn Fn(Section) -> bool) -> Vec<Segment> {
-        if self.flash_page == FlashPage::BLOCK {
-            return self.most_dead(are_nodes, least, most, skip);
-        }
-        self.with_most(are_nodes, least, most, skip, &|segment| self.slack_of(segment))
-    }
-
-    /// As [`most_slack`](Self::most_slack), where a page counts of which only some blocks are dead: the others can be copied out.
-    #[must_use]
-    pub fn most_dead(&self, are_nodes: bool, least: u32, most: usize, skip: &dyn Fn(Section) -> bool) -> Vec<Segment> {
-        self.with_most(are_nodes, least, most, skip, &|segment| self.unneeded(segment))
-    }
-
-    /// Blocks of slack in a segment.
-    #[must_use]
-    pub fn slack_of(&self, segment: Segment) -> u32 {
-        self.slack_places(segment).iter().map(|word| word.count_ones()).sum()
-    }
-
-    fn unneeded(&self, segment: Segment) -> u32 {
-        BLOCKS_PER_SEGMENT.saturating_sub(u32::from(self.live(segment)) + u32::from(self.pre_invalid(segment)))
-    }
-
-    fn with_most(
-        &self,
-        are_nodes: bool,
-        least: u32,
-        most: usize,
-        skip: &dyn Fn(Section) -> bool,
-        count: &dyn Fn(Segment) -> u32,
-    ) -> Vec<Segment> {
         if most == 0 {
             return Vec::new();
         }
         let may = |segment: &Segment| {
             self.states[segment.index()] == SegmentState::Dirty
                 && self.kinds[segment.index()].is_node() == are_nodes
-                && self.unneeded(*segment) >= least
                 && !self.is_pinned(*segment)
                 && !self.avoided.contains(*segment)
                 && !skip(self.section_of(*segment))
         };
-        let candidates = Segment::all(self.segments()).filter(may).map(|segment| (count(segment), segment));
+        let candidates = Segment::all(self.segments()).filter(may).map(|segment| (self.slack_of(segment), segment));
         let mut found: Vec<(u32, Segment)> = candidates.filter(|(blocks, _)| *blocks >= least).collect();
         let order = |&(blocks, segment): &(u32, Segment)| (BLOCKS_PER_SEGMENT - blocks, segment);
         if most < found.len() {
@@ -296,6 +265,14 @@ impl SegmentTable {
         }
         found.sort_unstable_by_key(order);
         found.into_iter().map(|(_, segment)| segment).collect()
+    }
+
+    /// Blocks of slack in a segment.
+    fn slack_of(&self, segment: Segment) -> u32 {
+        if self.flash_page == FlashPage::BLOCK {
+            return BLOCKS_PER_SEGMENT - (u32::from(self.live(segment)) + u32::from(self.pre_invalid(segment)));
+        }
+        self.slack_places(segment).iter().map(|word| word.count_ones()).sum()
     }
 
     /// Takes back what was promised of these segments.
