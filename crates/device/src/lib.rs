@@ -11,6 +11,7 @@
 //! | [`layer`] | what a device in front of another has to say |
 //! | [`record`] | a wrapper that records every request |
 //! | [`fault`] | a wrapper that makes requests fail |
+//! | [`stopwatch`] | a wrapper that tells how long requests take |
 //! | [`power`] | a device with a volatile write cache, and what power cuts leave of it |
 //!
 //! Offsets and lengths are in bytes everywhere in this crate.
@@ -32,6 +33,7 @@ pub mod power;
 mod range;
 pub mod record;
 pub mod request;
+pub mod stopwatch;
 
 pub use block::{BlockDevice, DeviceError, Result};
 pub use compact::{CompactBlock, CompactDevice};
@@ -43,3 +45,4 @@ pub use memory::{Counters, MemoryDevice};
 pub use power::{FlashPages, PowerCutDevice, Replay};
 pub use record::RecordingDevice;
 pub use request::{Request, RequestKind};
+pub use stopwatch::{Stopwatch, StopwatchDevice, Timed};

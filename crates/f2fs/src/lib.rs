@@ -31,6 +31,7 @@
 //! | [`repair`] | fsck's other half: makes a volume sound again |
 //! | [`rescue`] | what is left of a volume whose superblock, checkpoints or tables are gone |
 //! | `info`, `live`, `trim` | facts for people: about a volume, about what an open one is doing; FITRIM |
+//! | `learner` | how long the device takes, learned from the engine's requests |
 //! | [`error`], `options`, `clock`, `sync` | errors, options, injected time, locks |
 //!
 //! A volume in memory: made, written, its file made durable, opened again. With a `FileDevice` it is an image file or a block device.
@@ -114,6 +115,7 @@ mod inside;
 #[doc(hidden)]
 pub mod journal;
 pub mod layout;
+mod learner;
 mod live;
 mod lock;
 mod log;
@@ -145,6 +147,7 @@ pub use clock::{Clock, SystemClock};
 pub use error::{Error, Result};
 pub use geometry::Geometry;
 pub use info::{Areas, CheckpointInfo, KindInfo, LogInfo, States, Usage, VolumeInfo};
+pub use learner::Learner;
 pub use lock::F2fs;
 pub use options::{Atime, Deltas, OpenOptions, Reclaim, VictimReads};
 pub use statistics::{

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use basalt_device::BlockDevice;
 use basalt_segments::cleaning::Victim;
+use basalt_segments::slack::DeviceTimes;
 use basalt_vfs::{Background, Emptied, Time};
 
 use crate::checkpoint::write::Prepared;
@@ -167,9 +168,26 @@ impl F2fs {
             tracing::error!(%error, "background commit failed");
         }
         self.keep_hotness(Due::Periodic);
+        self.take_learned_times();
         // Halves, so that nothing waits much longer than the interval.
         let next = if self.discard_some() { discard::PAUSE.min(wait / 2) } else { wait / 2 };
         Background { next: self.clean_when_idle().map_or(next, |clean| clean.min(next)) }
+    }
+
+    /// From now on the device takes so long for runs of blocks: what [`Reclaim::Partial`](crate::Reclaim::Partial) plans by. What is planned
+    /// already stays so. [`OpenOptions::times`](crate::OpenOptions::times) are those of the beginning; a
+    /// [`learner`](crate::OpenOptions::learner) that learns anything replaces these, too.
+    pub fn set_device_times(&self, times: DeviceTimes) {
+        self.volume.lock().options.times = times;
+    }
+
+    /// Plans by what was learned of the device.
+    fn take_learned_times(&self) {
+        let learner = self.with_volume(|volume| volume.options.learner.clone());
+        // Tables are made without the volume's lock.
+        if let Some(times) = learner.and_then(|learner| learner.look()) {
+            self.set_device_times(times);
+        }
     }
 
     /// A bounded piece of cleaning if the volume is idle; when to ask again for more of it, if ever.

@@ -1,11 +1,14 @@
 //! How a volume is opened: one place for names and defaults, read by the command line and by reports.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use basalt_segments::cleaning::KeepFree;
 use basalt_segments::placement::{self, PlacementOptions};
 use basalt_segments::slack::{DeviceClass, DeviceTimes, FlashPage};
 use basalt_segments::{CostBenefit, Greedy, Touches, VictimPolicy};
+
+use crate::learner::Learner;
 
 /// When reading a file changes its access time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -141,6 +144,9 @@ pub struct OpenOptions {
     pub times: DeviceTimes,
     /// The device's flash page: slack is whole pages. [`FlashPage::BLOCK`] where it is not known.
     pub flash_page: FlashPage,
+    /// Who learns better times from the engine's requests: they replace `times` while the volume is in use. The device has to tell it of them
+    /// ([`StopwatchDevice`](basalt_device::StopwatchDevice)).
+    pub learner: Option<Arc<Learner>>,
     /// How cleaning reads what it moves.
     pub victim_reads: VictimReads,
     /// How long nothing must have happened for the volume to count as idle.
@@ -181,6 +187,7 @@ impl Default for OpenOptions {
             reclaim: Reclaim::Clean,
             times: DeviceClass::default().device_times(),
             flash_page: FlashPage::BLOCK,
+            learner: None,
             victim_reads: VictimReads::Runs,
             // As Linux's F2FS (`DEF_IDLE_INTERVAL`).
             idle_after: Duration::from_secs(5),

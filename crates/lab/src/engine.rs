@@ -29,10 +29,10 @@ mod time;
 use std::sync::Arc;
 use std::time::Duration;
 
-use basalt_device::{BlockDevice, CompactDevice, RequestKind};
+use basalt_device::{BlockDevice, CompactDevice, RequestKind, StopwatchDevice};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::BLOCK_SIZE;
-use basalt_f2fs::{Clock, F2fs, OpenOptions};
+use basalt_f2fs::{Clock, F2fs, Learner, OpenOptions};
 use basalt_flash::device::{
     CopyCost, DeviceModel, DeviceStatistics, LayerReport, Meter, ModelError, TimedDevice, VirtualClock,
 };
@@ -68,6 +68,9 @@ pub struct EngineSettings {
     pub page_cache: Option<PageCacheSettings>,
     /// How the volume is opened.
     pub options: OpenOptions,
+    /// Whether the engine learns how long the device takes from its requests, as a mount does with `profile=auto`. It begins with the times of the
+    /// options.
+    pub learns_times: bool,
     /// Time that passes after each operation before the application asks for the next one.
     pub think: Duration,
     /// Translation layers that listen to the requests. They change the device's times only as `layer_time` says.
@@ -102,6 +105,7 @@ impl EngineSettings {
             journal_bytes: FormatOptions::default().journal_bytes,
             page_cache: None,
             options,
+            learns_times: false,
             think: Duration::ZERO,
             layers: Vec::new(),
             layers_filled_percent: 100,
@@ -159,6 +163,8 @@ pub struct EngineRun {
     pub layers: Vec<LayerRun>,
     /// [`read_weight`] of the device.
     pub read_weight: f64,
+    /// How long the device takes, as the engine has learned it.
+    pub learned_times: Option<DeviceTimes>,
 }
 
 impl EngineRun {
@@ -230,12 +236,21 @@ fn run_with(
     let clock = EngineClock::new(VirtualClock::new());
     let device = Arc::new(make_device(settings, &clock)?);
     make_volume(&*device, settings, &clock)?;
-    let shared: Arc<dyn BlockDevice> = Arc::<TimedDevice<CompactDevice>>::clone(&device);
-    let engine = F2fs::open(shared, settings.options.clone(), Arc::new(clock.clone()))?;
+    let mut shared: Arc<dyn BlockDevice> = Arc::<TimedDevice<CompactDevice>>::clone(&device);
+    let learner = settings.learns_times.then(|| {
+        let time = clock.time().clone();
+        Arc::new(Learner::new(settings.options.times.clone(), move || time.now()))
+    });
+    if let Some(learner) = &learner {
+        shared = Arc::new(StopwatchDevice::new(shared, learner.clone()));
+    }
+    let options = OpenOptions { learner: learner.clone(), ..settings.options.clone() };
+    let engine = F2fs::open(shared, options, Arc::new(clock.clone()))?;
     let run = measure(workload, settings, &engine, &device, clock, watch);
     let closed = engine.close().map_err(|error| EngineError::Volume(error.into()));
     // Where both fail, the run's error is the cause.
-    run.and_then(|run| closed.map(|()| run))
+    let learned_times = learner.and_then(|learner| learner.times());
+    run.and_then(|run| closed.map(|()| EngineRun { learned_times, ..run }))
 }
 
 fn make_device(settings: &EngineSettings, clock: &EngineClock) -> Result<TimedDevice<CompactDevice>, EngineError> {
@@ -333,6 +348,7 @@ fn measure(
         page_cache,
         layers,
         read_weight: read_weight(&settings.device),
+        learned_times: None,
     })
 }
 

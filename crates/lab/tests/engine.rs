@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use basalt_f2fs::VictimReads;
+use basalt_f2fs::{Reclaim, VictimReads};
 use basalt_flash::device::presets;
 use basalt_flash::ftl::TranslationKind;
 use basalt_lab::engine::{EngineRun, EngineSettings, run};
 use basalt_segments::cleaning::KeepFree;
+use basalt_segments::slack::DeviceClass;
 use basalt_workloads::{Contents, Limit, PageCacheSettings, Settings, by_name};
 
 fn settings(device: &str, utilization_percent: u32) -> EngineSettings {
@@ -38,6 +39,27 @@ fn the_same_settings_give_the_same_run() {
         let other = run_named(name, &settings);
         assert_ne!(first.workload.measure.operation_hash, other.workload.measure.operation_hash, "{name}");
     }
+}
+
+/// Of a card that is taken for a disk, the engine learns what the card's own model says.
+#[test]
+fn times_are_learned_from_the_engines_own_requests() {
+    let mut settings = settings("sd-l", 90);
+    let own = settings.options.times.clone();
+    settings.options.reclaim = Reclaim::Partial;
+    settings.options.times = DeviceClass::Hdd.device_times();
+    assert_eq!(run_named("zipf:0.99", &settings).learned_times, None);
+    settings.learns_times = true;
+    settings.workload.age = Some(Limit::Bytes(256 << 20));
+    settings.workload.sync_every = Some(256);
+    let (first, second) = (run_named("zipf:0.99", &settings), run_named("zipf:0.99", &settings));
+    let learned = first.learned_times.as_ref().expect("enough is known after the volume was filled once more");
+    for n in [1, 4, 64, 512] {
+        let parts = 100 * learned.write(n) / own.write(n);
+        assert!((75..=133).contains(&parts), "{n} blocks: {parts} % of what the model says");
+    }
+    assert_eq!(first.learned_times, second.learned_times, "the same requests teach the same");
+    assert_eq!(first.workload.measure.elapsed_ns, second.workload.measure.elapsed_ns);
 }
 
 #[test]

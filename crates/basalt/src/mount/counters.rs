@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 
+use super::Profile;
 use crate::statistics::farewell::{self, End};
 use crate::statistics::{Document, MountFacts, VolumeFacts, place};
 
@@ -64,11 +65,12 @@ impl Waiting {
 }
 
 impl Counters {
-    /// Serves the counters of `engine` in a thread of their own. `mount` says what is mounted where.
+    /// Serves the counters of `engine` in a thread of their own. `mount` says what is mounted where, `profile`
+    /// what the device is like.
     ///
     /// # Errors
     /// Where no directory can be used, with the reason for each.
-    pub(crate) fn serve(engine: &Arc<dyn Engine>, mount: MountFacts) -> io::Result<Counters> {
+    pub(crate) fn serve(engine: &Arc<dyn Engine>, mount: MountFacts, profile: Profile) -> io::Result<Counters> {
         // First, because it may fail: then no socket is left without a server.
         let (stopped, stop) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let (socket, listener) = SocketFile::make(&place::name(&mount.device_number))?;
@@ -76,7 +78,7 @@ impl Counters {
         let (farewell, waiting) = farewell.inspect_err(|_| socket.remove())?;
         let sockets = [socket, farewell];
         let volume = engine.identity().into();
-        let teller = Teller { engine: Arc::downgrade(engine), mount, volume, start: Instant::now() };
+        let teller = Teller { engine: Arc::downgrade(engine), mount, profile, volume, start: Instant::now() };
         let (end, ended) = mpsc::channel();
         let thread = std::thread::Builder::new().name("counters".into()).spawn(move || {
             let end: Sender<Vec<OwnedFd>> = end;
@@ -211,6 +213,7 @@ fn remove_dead(directory: &OwnedFd) -> io::Result<()> {
 struct Teller {
     engine: Weak<dyn Engine>,
     mount: MountFacts,
+    profile: Profile,
     volume: VolumeFacts,
     start: Instant,
 }
@@ -219,7 +222,8 @@ impl Teller {
     /// The document as of now; `None` when the engine is gone.
     fn tell(&self) -> Option<Vec<u8>> {
         let live = self.engine.upgrade()?.live();
-        let mount = MountFacts { uptime_seconds: self.start.elapsed().as_secs_f64(), ..self.mount.clone() };
+        let (uptime_seconds, planned_by) = (self.start.elapsed().as_secs_f64(), Some(self.profile.planned_by()));
+        let mount = MountFacts { uptime_seconds, planned_by, ..self.mount.clone() };
         serde_json::to_vec(&Document::new(mount, self.volume.clone(), live)).ok()
     }
 }

@@ -474,7 +474,8 @@ mod tests {
         assert_eq!(choices.engine.sections_per_commit, Some(1));
         assert_eq!(choices.engine.keep_free, KeepFree::Reserve);
         assert_eq!(choices.engine.delta, Deltas::On);
-        assert_eq!((choices.engine.reclaim, choices.profile), (Reclaim::Partial, Some(DeviceClass::Emmc.into())));
+        assert_eq!(choices.engine.reclaim, Reclaim::Partial);
+        assert_eq!(choices.profile.unwrap().times, DeviceClass::Emmc.device_times());
         assert_eq!(choices.engine.flash_page.bytes(), 16 << 10);
         assert_eq!(choices.log, LevelFilter::DEBUG);
         assert_eq!(choices.record, Some("a/b".into()));

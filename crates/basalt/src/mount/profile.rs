@@ -4,26 +4,34 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
-use basalt_device::{FileDevice, Hardware};
+use basalt_device::{BlockDevice, FileDevice, Hardware, StopwatchDevice};
+use basalt_f2fs::Learner;
 use basalt_flash::{DeviceModel, ModelError};
 use basalt_lab::engine::run_times;
+use basalt_segments::BLOCKS_PER_SEGMENT;
 use basalt_segments::slack::{DeviceClass, DeviceTimes};
 
 use super::policies;
+use crate::statistics::PlannedBy;
 
 /// How long a device takes for runs of blocks, and who says so.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Profile {
     /// The class, or the file, as the option names it.
     pub name: String,
     /// The times.
     pub times: DeviceTimes,
+    /// Who says so: a class of devices, or a file.
+    from: &'static str,
+    /// Who learns better times in use.
+    pub learner: Option<Arc<Learner>>,
 }
 
 impl From<DeviceClass> for Profile {
     fn from(class: DeviceClass) -> Profile {
-        Profile { name: class.name().to_owned(), times: class.device_times() }
+        Profile { name: class.name().to_owned(), times: class.device_times(), from: "class", learner: None }
     }
 }
 
@@ -42,6 +50,31 @@ impl Profile {
         class.into()
     }
 
+    /// Learns how long requests to the device take, from now on, where they go to the device itself: those to an image file are over when the page
+    /// cache has them.
+    pub(super) fn learning(self, device: &FileDevice) -> Profile {
+        let start = Instant::now();
+        // 584 years.
+        let clock = move || start.elapsed().as_nanos() as u64;
+        let learner = device.is_direct().then(|| Arc::new(Learner::new(self.times.clone(), clock)));
+        Profile { learner, ..self }
+    }
+
+    /// The device, which tells the learner how long its requests take, if there is one.
+    pub(super) fn watch(&self, device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
+        match &self.learner {
+            Some(learner) => Arc::new(StopwatchDevice::new(device, learner.clone())),
+            None => device,
+        }
+    }
+
+    /// What plans are made by now.
+    pub(super) fn planned_by(&self) -> PlannedBy {
+        let learned = self.learner.as_ref().and_then(|learner| learner.times());
+        let (from, times) = learned.as_ref().map_or((self.from, &self.times), |times| ("requests", times));
+        PlannedBy { from: from.to_owned(), write_1_ns: times.write(1), write_512_ns: times.write(BLOCKS_PER_SEGMENT) }
+    }
+
     /// The class of this name, or what a file says. A file's name has a `/`, or ends in `.toml`: so no file hides a class.
     ///
     /// # Errors
@@ -52,7 +85,7 @@ impl Profile {
         }
         let path = Path::new(value);
         if value.contains('/') || path.extension().is_some_and(|extension| extension == "toml") {
-            return Ok(Profile { name: value.to_owned(), times: load(path)? });
+            return Ok(Profile { name: value.to_owned(), times: load(path)?, from: "file", learner: None });
         }
         let classes = DeviceClass::ALL.map(DeviceClass::name);
         let classes = policies::expected(&[&[Profile::AUTO], &classes[..]].concat());
@@ -100,7 +133,7 @@ mod tests {
         let model = preset("sd-b").unwrap();
         let (_kept, path) = file("card", &model.to_toml().unwrap());
         let profile = Profile::parse(&path).unwrap();
-        assert_eq!(profile, Profile { name: path, times: run_times(&Arc::new(model)) });
+        assert_eq!((profile.name, profile.from, &profile.times), (path, "file", &run_times(&Arc::new(model))));
         assert_ne!(profile.times, DeviceClass::Sd.device_times());
     }
 
@@ -125,7 +158,8 @@ mod tests {
 
     #[test]
     fn names_of_classes_are_no_files() {
-        assert_eq!(Profile::parse("emmc"), Ok(DeviceClass::Emmc.into()));
+        let emmc = Profile::parse("emmc").unwrap();
+        assert_eq!((&*emmc.name, emmc.from, emmc.times), ("emmc", "class", DeviceClass::Emmc.device_times()));
         // The lab has a device of this name, which can be printed to a file.
         assert!(
             Profile::parse("sd-b").unwrap_err().starts_with("expected auto or ssd or emmc or sd or hdd, or a file")

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use basalt_device::{BlockDevice, FileDevice, Lock, LoopDevice, OpenOptions};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
-use basalt_f2fs::{Atime, F2fs, SystemClock};
+use basalt_f2fs::{Atime, F2fs, Reclaim, SystemClock};
 use basalt_fuse::{Losses, MountError, MountOptions, Session, SessionError, Unmounter};
 use basalt_vfs::{Engine, FileSystem, Live};
 use rustix::io::Errno;
@@ -67,8 +67,8 @@ pub fn serve_with(
     // First: threads inherit it.
     basalt_fuse::protect_server();
     let device = Device::new(open_device(job)?, job.choices.record.as_deref())?;
-    let profile = job.choices.profile.clone().unwrap_or_else(|| Profile::of(device.file()));
-    let opened = open(device.block_device(), &profile).inspect_err(|_| device.abandon())?;
+    let profile = profile(job, &device);
+    let opened = open(profile.watch(device.block_device()), &profile).inspect_err(|_| device.abandon())?;
     opened.warnings().iter().for_each(|warning| job.warn(&format!("{}: {warning}", job.target.display())));
     let mounted = mount(job, device.file(), &opened);
     let (fs, engine) = (opened.file_system(), opened.engine());
@@ -143,6 +143,17 @@ fn open_device(job: &Job) -> Result<FileDevice, Failure> {
     target::open(&job.target, &OpenOptions { read_only, lock, ..OpenOptions::default() }, job.wait)
 }
 
+/// What the device is taken for. Where plans are made by it and nobody has said what it is, better is learned in use.
+fn profile(job: &Job, device: &Device) -> Profile {
+    if let Some(profile) = &job.choices.profile {
+        return profile.clone();
+    }
+    let (profile, engine) = (Profile::of(device.file()), &job.choices.engine);
+    let is_planned = engine.reclaim == Reclaim::Partial && !engine.read_only && !engine.rescue;
+    // A recorder takes time of its own.
+    if is_planned && matches!(device, Device::Plain(_)) { profile.learning(device.file()) } else { profile }
+}
+
 /// What is open.
 pub enum Opened {
     /// A volume.
@@ -177,7 +188,11 @@ impl Opened {
 
 fn open_volume(job: &Job, device: Arc<dyn BlockDevice>, profile: &Profile) -> Result<Opened, Failure> {
     let path = job.target.display();
-    let engine = basalt_f2fs::OpenOptions { times: profile.times.clone(), ..job.choices.engine.clone() };
+    let engine = basalt_f2fs::OpenOptions {
+        times: profile.times.clone(),
+        learner: profile.learner.clone(),
+        ..job.choices.engine.clone()
+    };
     let rescues = engine.rescue;
     match F2fs::open(device.clone(), engine, Arc::new(SystemClock)) {
         Ok(fs) => Ok(Opened::Volume(Arc::new(fs))),
@@ -239,8 +254,9 @@ fn serve_counters(job: &Job, engine: Option<Arc<dyn Engine>>, profile: &Profile,
         keep_free: job.choices.engine.keep_free.name().to_owned(),
         reclaim: job.choices.engine.reclaim.name().to_owned(),
         profile: profile.name.clone(),
+        planned_by: None,
     };
-    Counters::serve(&engine, mount).unwrap_or_else(|error| {
+    Counters::serve(&engine, mount, profile.clone()).unwrap_or_else(|error| {
         job.warn(&format!("no live counters for `basalt stats`: {error}"));
         Counters::none()
     })

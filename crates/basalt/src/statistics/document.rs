@@ -69,6 +69,21 @@ pub struct MountFacts {
     /// What the device is like: `profile=`, or what the kernel says that it is.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub profile: String,
+    /// What `reclaim=partial` plans by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub planned_by: Option<PlannedBy>,
+}
+
+/// How long the device takes, as plans have it, and how that is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PlannedBy {
+    /// `class`: it is usual for such devices. `file`: it was measured before. `requests`: it was measured in use.
+    pub from: String,
+    /// Nanoseconds to write a block somewhere.
+    pub write_1_ns: u64,
+    /// Nanoseconds to write 512 neighbouring blocks.
+    pub write_512_ns: u64,
 }
 
 /// The volume that is mounted.
@@ -154,6 +169,7 @@ pub(super) mod tests {
             keep_free: "adaptive".into(),
             reclaim: "slack".into(),
             profile: "sd".into(),
+            planned_by: Some(PlannedBy { from: "requests".into(), write_1_ns: 3_413_000, write_512_ns: 173_000_000 }),
         };
         let volume = VolumeFacts { label: "photos\u{1b}".into(), uuid: "0000-1".into() };
         let mut live = Live::default();

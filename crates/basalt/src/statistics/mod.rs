@@ -22,6 +22,6 @@ mod prometheus;
 mod table;
 
 pub use ask::{AskError, Source};
-pub use document::{Document, MountFacts, VolumeFacts};
+pub use document::{Document, MountFacts, PlannedBy, VolumeFacts};
 pub use prometheus::exposition;
 pub use table::lines;

@@ -39,6 +39,14 @@ fn about(document: &Document, text: &mut Exposition) {
         ("profile", &mount.profile),
     ];
     text.sample(&labels, 1);
+    if let Some(planned) = &mount.planned_by {
+        let help = "Time to write neighbouring blocks somewhere, as plans have it: of a class of devices, of a file, or of requests in use.";
+        text.metric("basalt_planned_write_seconds", Kind::Gauge, help);
+        for (blocks, nanoseconds) in [("1", planned.write_1_ns), ("512", planned.write_512_ns)] {
+            let labels = [("blocks", blocks), ("from", planned.from.as_str())];
+            text.sample(&labels, seconds(Duration::from_nanos(nanoseconds)));
+        }
+    }
     text.single("basalt_uptime_seconds", Kind::Gauge, "Time since the volume was mounted.", mount.uptime_seconds);
     text.single("basalt_read_only", Kind::Gauge, "1 if the mount is read-only, else 0.", u8::from(live.read_only));
     let failed = u8::from(live.failed.is_some());
@@ -282,6 +290,8 @@ mod tests {
         let point = r#"mount_point="/mnt/a \"b\"\\c""#;
         for line in [
             format!("basalt_uptime_seconds{{{point}}} 3725.5"),
+            format!("basalt_planned_write_seconds{{{point},blocks=\"1\",from=\"requests\"}} 0.003413"),
+            format!("basalt_planned_write_seconds{{{point},blocks=\"512\",from=\"requests\"}} 0.173"),
             format!("basalt_written_bytes_total{{{point},kind=\"data\"}} 2097152"),
             format!("basalt_written_bytes_total{{{point},kind=\"journal\"}} 32768"),
             format!("basalt_pre_invalid_bytes{{{point}}} 102400"),

@@ -97,6 +97,16 @@ fn facts(document: &Document) -> Vec<String> {
             ),
         );
     }
+    if let Some(planned) = &mount.planned_by {
+        let from = match &*planned.from {
+            "requests" => "measured in use",
+            "file" => "measured before",
+            _ => "usual for such devices",
+        };
+        let milliseconds = |nanoseconds: u64| nanoseconds as f64 / 1e6;
+        let (block, segment) = (milliseconds(planned.write_1_ns), milliseconds(planned.write_512_ns));
+        row("device times", format!("{block:.2} ms to write a block, {segment:.1} ms for 512 ({from})"));
+    }
     row("label", if volume.label.is_empty() { "-".to_owned() } else { volume.label.clone() });
     row("uuid", volume.uuid.clone());
     row(
@@ -313,6 +323,20 @@ fn cleaning(counters: &Counters, unit: Unit, change: Option<&Change>) -> Vec<Str
 mod tests {
     use super::super::document::tests::{example, recorded};
     use super::*;
+
+    #[test]
+    fn device_times_say_how_they_are_known() {
+        let mut document = example();
+        let line = |document: &Document| facts(document).into_iter().find(|line| line.starts_with("device times"));
+        assert_eq!(
+            line(&document).unwrap(),
+            "device times    3.41 ms to write a block, 173.0 ms for 512 (measured in use)"
+        );
+        document.mount.planned_by.as_mut().unwrap().from = "class".into();
+        assert!(line(&document).unwrap().ends_with("(usual for such devices)"));
+        document.mount.planned_by = None;
+        assert_eq!(line(&document), None, "an older Basalt serves the mount");
+    }
 
     fn words(lines: &[String], name: &str) -> Vec<String> {
         let line = lines.iter().find(|line| line.trim_start().starts_with(name)).expect(name);

@@ -108,6 +108,9 @@ impl F2fs {
             }
             volume.recall_hotness();
         }
+        if let Some(learner) = &volume.options.learner {
+            learner.begin(volume.geometry.main.into());
+        }
         let (committed, reclaim) = (volume.clock.now(), volume.options.reclaim);
         let device = Arc::new(Submission::new(device));
         volume.device = Arc::new(Staged(device.clone()));
