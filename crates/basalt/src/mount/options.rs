@@ -22,6 +22,8 @@ pub struct MountChoices {
     victim: Option<&'static dyn VictimPolicy>,
     /// What the device is like; by default what the kernel says that it is.
     pub profile: Option<Profile>,
+    /// The flash page of the device; by default what its profile says.
+    pub flash_page: Option<FlashPage>,
     /// Let other users in; by default what the rights of the caller suggest.
     pub allow_other: Option<bool>,
     /// Mount an image through a loop device; by default where that is possible.
@@ -54,6 +56,7 @@ impl Default for MountChoices {
             engine: OpenOptions::default(),
             victim: None,
             profile: None,
+            flash_page: None,
             allow_other: None,
             through_loop: None,
             nosuid: false,
@@ -213,10 +216,10 @@ const KNOWN: &[Known] = &[
     with_value(
         "flash_page",
         "SIZE",
-        "flash page of the device: dead blocks are written again only where none of their page is needed (4K: as if each were a page)",
+        "flash page of the device: dead blocks are written again only where none of their page is needed (as the file of `profile=` says, or 4K)",
         |choices, value| {
             let page = u32::try_from(size::parse(value)?).ok().and_then(FlashPage::of_bytes);
-            choices.engine.flash_page = page.ok_or("expected a power of two, at most 256K")?;
+            choices.flash_page = Some(page.ok_or("expected a power of two, at most 256K")?);
             Ok(())
         },
     ),
@@ -476,7 +479,7 @@ mod tests {
         assert_eq!(choices.engine.delta, Deltas::On);
         assert_eq!(choices.engine.reclaim, Reclaim::Partial);
         assert_eq!(choices.profile.unwrap().times, DeviceClass::Emmc.device_times());
-        assert_eq!(choices.engine.flash_page.bytes(), 16 << 10);
+        assert_eq!(choices.flash_page.unwrap().bytes(), 16 << 10);
         assert_eq!(choices.log, LevelFilter::DEBUG);
         assert_eq!(choices.record, Some("a/b".into()));
     }

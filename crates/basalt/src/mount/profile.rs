@@ -9,9 +9,9 @@ use std::time::Instant;
 use basalt_device::{BlockDevice, FileDevice, Hardware, StopwatchDevice};
 use basalt_f2fs::Learner;
 use basalt_flash::{DeviceModel, ModelError};
-use basalt_lab::engine::run_times;
+use basalt_lab::engine::{flash_page, run_times};
 use basalt_segments::BLOCKS_PER_SEGMENT;
-use basalt_segments::slack::{DeviceClass, DeviceTimes};
+use basalt_segments::slack::{DeviceClass, DeviceTimes, FlashPage};
 
 use super::policies;
 use crate::statistics::PlannedBy;
@@ -23,6 +23,8 @@ pub struct Profile {
     pub name: String,
     /// The times.
     pub times: DeviceTimes,
+    /// The flash page, where the file says that it holds several blocks.
+    pub flash_page: FlashPage,
     /// Who says so: a class of devices, or a file.
     from: &'static str,
     /// Who learns better times in use.
@@ -31,7 +33,8 @@ pub struct Profile {
 
 impl From<DeviceClass> for Profile {
     fn from(class: DeviceClass) -> Profile {
-        Profile { name: class.name().to_owned(), times: class.device_times(), from: "class", learner: None }
+        let (times, flash_page) = (class.device_times(), FlashPage::BLOCK);
+        Profile { name: class.name().to_owned(), times, flash_page, from: "class", learner: None }
     }
 }
 
@@ -85,7 +88,9 @@ impl Profile {
         }
         let path = Path::new(value);
         if value.contains('/') || path.extension().is_some_and(|extension| extension == "toml") {
-            return Ok(Profile { name: value.to_owned(), times: load(path)?, from: "file", learner: None });
+            let model = Arc::new(load(path)?);
+            let (times, flash_page) = (run_times(&model), flash_page(&model));
+            return Ok(Profile { name: value.to_owned(), times, flash_page, from: "file", learner: None });
         }
         let classes = DeviceClass::ALL.map(DeviceClass::name);
         let classes = policies::expected(&[&[Profile::AUTO], &classes[..]].concat());
@@ -93,7 +98,7 @@ impl Profile {
     }
 }
 
-fn load(path: &Path) -> Result<DeviceTimes, String> {
+fn load(path: &Path) -> Result<DeviceModel, String> {
     // A pipe would be waited for, and is empty when the server reads it.
     if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
         return Err("is no file".to_owned());
@@ -111,7 +116,7 @@ fn load(path: &Path) -> Result<DeviceTimes, String> {
     if !model.knows_writes() {
         return Err("knows reads only; measure writes, too, with `basalt lab profile --write`, which destroys what the device holds".to_owned());
     }
-    Ok(run_times(&Arc::new(model)))
+    Ok(model)
 }
 
 #[cfg(test)]
@@ -135,6 +140,9 @@ mod tests {
         let profile = Profile::parse(&path).unwrap();
         assert_eq!((profile.name, profile.from, &profile.times), (path, "file", &run_times(&Arc::new(model))));
         assert_ne!(profile.times, DeviceClass::Sd.device_times());
+        assert_eq!(profile.flash_page, FlashPage::BLOCK);
+        let (_kept, path) = file("card", &preset("sd-b").unwrap().with_flash_page(16 << 10).unwrap().to_toml().unwrap());
+        assert_eq!(Profile::parse(&path).unwrap().flash_page.bytes(), 16 << 10);
     }
 
     #[test]

@@ -191,6 +191,7 @@ fn open_volume(job: &Job, device: Arc<dyn BlockDevice>, profile: &Profile) -> Re
     let engine = basalt_f2fs::OpenOptions {
         times: profile.times.clone(),
         learner: profile.learner.clone(),
+        flash_page: job.choices.flash_page.unwrap_or(profile.flash_page),
         ..job.choices.engine.clone()
     };
     let rescues = engine.rescue;
