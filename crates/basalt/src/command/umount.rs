@@ -139,6 +139,10 @@ fn take_away(mount: &Mount) -> Result<(), Failure> {
             errno => Failure::at(&point, errno),
         });
     }
+    if let Some(owner) = mount.owner.filter(|owner| *owner != rustix::process::geteuid().as_raw()) {
+        let who = if owner == 0 { "root".to_owned() } else { format!("user {owner} and root") };
+        return Err(Failure::at(&point, format_args!("only {who} may unmount it")));
+    }
     let output = Command::new("fusermount3").env("LC_ALL", "C").args(["-u", "--"]).arg(&mount.point).output();
     let output = output.map_err(|error| Failure::at("fusermount3", error).hint("install the package fuse3"))?;
     if output.status.success() {

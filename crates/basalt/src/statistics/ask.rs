@@ -42,7 +42,7 @@ pub enum AskError {
     #[error("{0}: no process serves counters of this mount")]
     NoSocket(PathBuf),
     /// The counters are another user's.
-    #[error("{path}: only {owner} and root may see the counters of this mount")]
+    #[error("{path}: only {owner} may see the counters of this mount")]
     Denied {
         /// The path.
         path: PathBuf,
@@ -198,7 +198,7 @@ impl Source {
     }
 
     fn denied(&self) -> AskError {
-        let owner = if self.owner.is_root() { "root".to_owned() } else { format!("user {}", self.owner.as_raw()) };
+        let owner = if self.owner.is_root() { "root".to_owned() } else { format!("user {} and root", self.owner.as_raw()) };
         AskError::Denied { path: self.path.clone(), owner }
     }
 
