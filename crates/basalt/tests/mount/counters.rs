@@ -416,7 +416,7 @@ fn a_mount_tells_what_its_device_is_taken_for() {
     assert_eq!(profile(&volume), "sd");
     let directory = basalt_testkit::scratch::directory().unwrap();
     let card = directory.path().join("card.toml");
-    std::fs::write(&card, basalt_flash::preset_text("sd-b").unwrap()).unwrap();
+    fs::write(&card, basalt_flash::preset_text("sd-b").unwrap()).unwrap();
     let options = format!("reclaim=partial,profile={}", card.display());
     let Some(volume) = Volume::with_options("64M", &options) else { return };
     assert_eq!(profile(&volume), card.to_str().unwrap());
