@@ -122,7 +122,13 @@ impl Style {
                 }
             }
             Style::Page if matches!(change, Change::Write { .. }) && rng.chance(40) => Fate::Programmed(rng.next_u64()),
-            Style::Page => if rng.chance(80) { Fate::Kept } else { Fate::Lost },
+            Style::Page => {
+                if rng.chance(80) {
+                    Fate::Kept
+                } else {
+                    Fate::Lost
+                }
+            }
             Style::Garbage if matches!(change, Change::Discard { .. }) => Fate::Garbage(rng.next_u64()),
             Style::Unreadable if matches!(change, Change::Write { .. }) && rng.chance(50) => unreadable(change, rng),
             Style::Garbage | Style::Unreadable => {

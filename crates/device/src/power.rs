@@ -329,12 +329,7 @@ fn apply(device: &MemoryDevice, change: &Change, fate: &Fate, digest: &mut u64) 
 }
 
 /// What is lost if this change is torn while its flash pages are programmed.
-fn torn_with(
-    pages: Option<FlashPages>,
-    ends: &mut Ends,
-    device: &MemoryDevice,
-    change: &Change,
-) -> Vec<(u64, u64)> {
+fn torn_with(pages: Option<FlashPages>, ends: &mut Ends, device: &MemoryDevice, change: &Change) -> Vec<(u64, u64)> {
     match (pages, change) {
         (Some(pages), Change::Write { offset, data }) => ends.note(pages, device, *offset, data.len() as u64),
         _ => Vec::new(),

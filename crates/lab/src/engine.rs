@@ -96,7 +96,8 @@ impl EngineSettings {
     #[must_use]
     pub fn new(device: DeviceModel, workload: Settings) -> EngineSettings {
         let device = Arc::new(device);
-        let options = OpenOptions { times: run_times(&device), flash_page: flash_page(&device), ..OpenOptions::default() };
+        let options =
+            OpenOptions { times: run_times(&device), flash_page: flash_page(&device), ..OpenOptions::default() };
         EngineSettings {
             device,
             workload,

@@ -141,7 +141,8 @@ mod tests {
         assert_eq!((profile.name, profile.from, &profile.times), (path, "file", &run_times(&Arc::new(model))));
         assert_ne!(profile.times, DeviceClass::Sd.device_times());
         assert_eq!(profile.flash_page, FlashPage::BLOCK);
-        let (_kept, path) = file("card", &preset("sd-b").unwrap().with_flash_page(16 << 10).unwrap().to_toml().unwrap());
+        let (_kept, path) =
+            file("card", &preset("sd-b").unwrap().with_flash_page(16 << 10).unwrap().to_toml().unwrap());
         assert_eq!(Profile::parse(&path).unwrap().flash_page.bytes(), 16 << 10);
     }
 

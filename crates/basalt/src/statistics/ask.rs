@@ -198,7 +198,8 @@ impl Source {
     }
 
     fn denied(&self) -> AskError {
-        let owner = if self.owner.is_root() { "root".to_owned() } else { format!("user {} and root", self.owner.as_raw()) };
+        let owner =
+            if self.owner.is_root() { "root".to_owned() } else { format!("user {} and root", self.owner.as_raw()) };
         AskError::Denied { path: self.path.clone(), owner }
     }
 

@@ -99,7 +99,8 @@ pub fn are_better_emptied(segments: &[[u64; 8]], page: FlashPage, times: &Device
     let (full, full_gained) = sum(&|dead| SlackPlan::full(dead, times, sharing));
     // Products of 128 bits: times of hours, and all blocks of a volume.
     let price = |time: u64, of_other: u64| u128::from(time) * u128::from(of_other);
-    full_gained > 0 && price(full, best_gained) * 100 <= price(best, full_gained) * (100 + u128::from(HARDLY_LONGER_PERCENT))
+    full_gained > 0
+        && price(full, best_gained) * 100 <= price(best, full_gained) * (100 + u128::from(HARDLY_LONGER_PERCENT))
 }
 
 /// The holes of a segment, in order: where each begins, and where it ends.

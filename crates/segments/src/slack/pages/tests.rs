@@ -30,10 +30,7 @@ fn of_a_page_all_or_nothing_is_whole() {
 #[test]
 fn a_page_that_is_partly_dead_is_an_island_whose_dead_blocks_are_gained() {
     let dead = segment(&[0..5, 6..12]);
-    assert_eq!(
-        best(&dead, PAGE, &times(), 1),
-        SlackPlan { islands: vec![5..6], gained: 11, time: 176 }
-    );
+    assert_eq!(best(&dead, PAGE, &times(), 1), SlackPlan { islands: vec![5..6], gained: 11, time: 176 });
     let dear = times().with_commit(200);
     assert_eq!(best(&dead, PAGE, &dear, 1), SlackPlan { islands: vec![], gained: 8, time: 208 });
 }
