@@ -20,7 +20,7 @@ pub struct Learner {
     class: DeviceTimes,
     /// Nanoseconds since any moment.
     clock: Box<dyn Fn() -> u64 + Send + Sync>,
-    /// The first block of the main area. Nothing is learned of what lies before: cards serve the front of a device in a way of its own, and no
+    /// The first block of the main area. Nothing is learned of writes before it: cards serve the front of a device in a way of its own, and no
     /// plan is made for it.
     main: AtomicU64,
     state: Mutex<State>,
@@ -65,6 +65,7 @@ impl Learner {
         };
         // Requests do not wait for tables to be made.
         let times = learned.times(&self.class);
+        tracing::debug!(?learned, ?times, "times of the device");
         self.state.lock().times.clone_from(&times);
         Some(times.unwrap_or_else(|| self.class.clone()))
     }
@@ -85,7 +86,7 @@ impl Stopwatch for Learner {
         state.news = state.news.saturating_add(1);
         match request.kind {
             RequestKind::Write => state.learned.note_write(took, is_planned_for),
-            RequestKind::Read => state.learned.note_read(took, is_planned_for),
+            RequestKind::Read => state.learned.note_read(took),
             RequestKind::Flush => state.learned.note_flush(took.nanoseconds, took.was_alone),
             RequestKind::Discard => {}
         }

@@ -45,13 +45,13 @@ fn the_same_settings_give_the_same_run() {
 #[test]
 fn times_are_learned_from_the_engines_own_requests() {
     let mut settings = settings("sd-l", 90);
+    settings.workload.sync_every = Some(64);
     let own = settings.options.times.clone();
     settings.options.reclaim = Reclaim::Partial;
     settings.options.times = DeviceClass::Hdd.device_times();
     assert_eq!(run_named("zipf:0.99", &settings).learned_times, None);
     settings.learns_times = true;
     settings.workload.age = Some(Limit::Bytes(256 << 20));
-    settings.workload.sync_every = Some(256);
     let (first, second) = (run_named("zipf:0.99", &settings), run_named("zipf:0.99", &settings));
     let learned = first.learned_times.as_ref().expect("enough is known after the volume was filled once more");
     for n in [1, 4, 64, 512] {

@@ -7,16 +7,19 @@
 //! take longer by much of what the writes took, or where there were none, nothing is learned of writes.
 
 use super::{DeviceTimes, Point};
+use crate::BLOCKS_PER_SEGMENT;
 
 /// From so many blocks on a request counts to the next length.
 const LENGTHS: [u32; 8] = [1, 2, 4, 16, 64, 128, 256, 512];
-/// The first of them that tells of bandwidth.
-const LONG: usize = 4;
+/// So many of them tell what a request costs, however short.
+const SHORT: usize = 2;
+/// From here on they tell what each block costs.
+const LONG: usize = 3;
 /// Samples that are kept of each.
 const KEPT: usize = 31;
-/// So many tell how long single blocks take, or long requests.
+/// So many short requests and so many long ones are needed, and so many flushes.
 const ENOUGH: usize = 15;
-/// So many tell about lengths between, and whether there is a write cache.
+/// So many are needed of a length, or it is left out; and to tell whether there is a write cache.
 const SOME: usize = 7;
 /// Places where requests ended last.
 const PLACES: usize = 16;
@@ -39,7 +42,7 @@ pub struct TookTime {
 }
 
 /// The times of a device as its own requests have shown them, bounded in memory.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct LearnedTimes {
     writes: Direction,
     reads: Direction,
@@ -66,9 +69,9 @@ impl LearnedTimes {
         self.writes.note(write, is_planned_for);
     }
 
-    /// Learns from a read.
-    pub fn note_read(&mut self, read: TookTime, is_planned_for: bool) {
-        self.reads.note(read, is_planned_for);
+    /// Learns from a read, wherever it is: where much is read at a time, single blocks are read of metadata only.
+    pub fn note_read(&mut self, read: TookTime) {
+        self.reads.note(read, true);
     }
 
     /// Learns from a flush.
@@ -93,7 +96,10 @@ impl LearnedTimes {
             return None;
         }
         let flush = self.little.mean(ENOUGH).map_or(class.commit(), |(_, flush)| flush);
-        Some(DeviceTimes::new(&self.writes.points()?, &self.reads.points()?, flush))
+        let writes = self.writes.points(None)?;
+        // Flash reads no slower than it writes. Plans that copy little read nothing long.
+        let reads = self.reads.points(Some(slope(&writes)))?;
+        Some(DeviceTimes::new(&writes, &reads, flush))
     }
 
     /// Whether flushes have shown that writes are over when the device says so.
@@ -103,6 +109,22 @@ impl LearnedTimes {
         };
         let least = self.little.mean(SOME).map_or(0, |(_, little)| little);
         much.saturating_sub(least) <= written / 4
+    }
+}
+
+impl std::fmt::Debug for LearnedTimes {
+    /// How much is known of each length, and what flushes took.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let known = |direction: &Direction| direction.lengths.each_ref().map(|samples| samples.last.len());
+        let mean = |samples: &Samples| samples.mean(1).map(|(_, nanoseconds)| nanoseconds);
+        f.debug_struct("LearnedTimes")
+            .field("writes", &known(&self.writes))
+            .field("reads", &known(&self.reads))
+            .field("flushes of much and of little", &[self.much.last.len(), self.little.last.len()])
+            .field("flush of little, ns", &mean(&self.little))
+            .field("flush of much, ns", &mean(&self.much))
+            .field("its writes, ns", &mean(&self.written))
+            .finish()
     }
 }
 
@@ -144,12 +166,29 @@ impl Direction {
         found.is_some()
     }
 
-    /// What is known; `None` where it is not enough.
-    fn points(&self) -> Option<Vec<Point>> {
-        self.lengths[0].mean(ENOUGH)?;
-        self.lengths[LONG..].iter().find_map(|long| long.mean(ENOUGH))?;
-        Some(self.lengths.iter().filter_map(|samples| samples.mean(SOME)).collect())
+    /// What is known; `None` where it is not enough. Longer than what was seen, each block takes what it does up to there; where nothing long was
+    /// seen, `each_block` nanoseconds.
+    fn points(&self, each_block: Option<u64>) -> Option<Vec<Point>> {
+        let seen = |lengths: &[Samples]| lengths.iter().map(|samples| samples.last.len()).sum::<usize>();
+        let mut points: Vec<Point> = self.lengths.iter().filter_map(|samples| samples.mean(SOME)).collect();
+        let (&(short, _), &(long, most)) = (points.first()?, points.last()?);
+        if seen(&self.lengths[..SHORT]) < ENOUGH || short >= LENGTHS[SHORT] {
+            return None;
+        }
+        let is_long_known = seen(&self.lengths[LONG..]) >= ENOUGH && long >= LENGTHS[LONG];
+        let each_block = if is_long_known { slope(&points) } else { each_block? };
+        if long < BLOCKS_PER_SEGMENT {
+            let beyond = each_block.saturating_mul(u64::from(BLOCKS_PER_SEGMENT - long));
+            points.push((BLOCKS_PER_SEGMENT, most.saturating_add(beyond)));
+        }
+        Some(points)
     }
+}
+
+/// Nanoseconds for each further block, from the first point to the last.
+fn slope(points: &[Point]) -> u64 {
+    let (Some(&(short, least)), Some(&(long, most))) = (points.first(), points.last()) else { return 0 };
+    most.saturating_sub(least).checked_div(u64::from(long - short)).unwrap_or(0)
 }
 
 /// The last requests of about one length.
@@ -245,7 +284,7 @@ mod tests {
                     let read =
                         TookTime { at, blocks: blocks as u32, nanoseconds: self.block * blocks, was_alone: true };
                     if self.has_reads {
-                        self.learned.note_read(read, true);
+                        self.learned.note_read(read);
                     }
                 }
                 self.flush();
@@ -302,6 +341,20 @@ mod tests {
     }
 
     #[test]
+    fn where_nothing_long_was_read_it_takes_what_writes_take() {
+        let mut card = Device::new(3_000_000, 300_000);
+        card.has_reads = false;
+        card.work(200);
+        for at in 1..100 {
+            card.learned.note_read(TookTime { at: at * 10, blocks: 1, nanoseconds: 700_000, was_alone: true });
+        }
+        let times = card.times().unwrap();
+        let each = (times.read(512) - times.read(1)) / 511;
+        assert_eq!(times.read(1), 700_000);
+        assert!((270_000..330_000).contains(&each), "{each} ns for each block");
+    }
+
+    #[test]
     fn without_flushes_of_much_nobody_knows() {
         let mut card = Device::new(3_000_000, 300_000);
         for at in 0..1000 {
@@ -323,7 +376,7 @@ mod tests {
                 at += 1000;
                 let write = TookTime { at, blocks, nanoseconds: 5, was_alone };
                 learned.note_write(write, is_planned_for);
-                learned.note_read(write, is_planned_for);
+                learned.note_read(TookTime { was_alone: was_alone && is_planned_for, ..write });
             }
         }
         // A stream.
