@@ -12,6 +12,8 @@
 //! | slack | longer ones on tight volumes whose logs fill slack, of half of which flash pages are torn | as random |
 //! | defragmented | overwriting and fsync, and files are put in sequence in between | as random |
 
+mod rewriting;
+
 use basalt_testkit::rng::Rng;
 
 use crate::device_mutant::DeviceMutant;
@@ -134,7 +136,7 @@ pub const MODES: &[Mode] = &[
     Mode {
         name: "slack",
         about: "long workloads on volumes whose logs fill slack, cut at random moments; flash pages of some are torn whole",
-        run: slack,
+        run: rewriting::slack,
         runs: 1000,
         is_list: false,
         is_of_engine: true,
@@ -144,7 +146,7 @@ pub const MODES: &[Mode] = &[
     Mode {
         name: "defragmented",
         about: "overwriting and fsync among which files are put in sequence, cut at random moments",
-        run: defragmented,
+        run: rewriting::defragmented,
         runs: 1000,
         is_list: false,
         is_of_engine: true,
@@ -428,60 +430,6 @@ fn draw_flavoured(rng: &mut Rng) -> (Flavour, Drawn) {
         _ => (Flavour::Cleaning(user / 100 * rng.between(50, 85)), [160, 260, 600][rng.index(3)]),
     };
     (flavour, Drawn { engine, image: Image::Empty, steps: steps(rng, flavour, count) })
-}
-
-/// Overwriting and fsync, and files are put in sequence in between.
-pub fn defragmented(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), Finding> {
-    let drawn = draw_defragmented(&mut Rng::new(seed ^ 0xDE));
-    let density = Density { moments: Moments::Chosen(24), random: 1, nested: 12, thorough: 4 };
-    explore(drawn.engine, drawn.workload(), density, seed, setting, tally)
-}
-
-/// A long workload on a volume whose logs fill slack.
-pub fn slack(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), Finding> {
-    let drawn = draw_slack(&mut Rng::new(seed ^ 0x51));
-    let density = Density { moments: Moments::Chosen(24), random: 2, nested: 8, thorough: 3 };
-    explore(drawn.engine, drawn.workload(), density, seed, setting, tally)
-}
-
-fn draw_slack(rng: &mut Rng) -> Drawn {
-    let with_pages = rng.chance(60);
-    let engines: Vec<&'static F2fsVolume> =
-        VOLUMES.iter().filter(|volume| volume.fills_slack() && volume.knows_pages() == with_pages).collect();
-    let engine = engines[rng.index(engines.len())];
-    let user = engine.user_bytes();
-    let (flavour, count) = match rng.below(10) {
-        0..2 => (Flavour::Pressure(user / 100 * rng.between(70, 95)), 260),
-        2 => (Flavour::Churn(user / 100 * rng.between(50, 85)), 400),
-        3 => (Flavour::Lulls(user / 100 * rng.between(20, 40)), 600),
-        4 => (Flavour::Rounds(user / 100 * rng.between(12, 30)), 450),
-        _ => (Flavour::Cleaning(user / 100 * rng.between(60, 90)), [200, 400, 600][rng.index(3)]),
-    };
-    Drawn { engine, image: Image::Empty, steps: steps(rng, flavour, count) }
-}
-
-/// Behind some writes their file, or another that was written before, is put in sequence.
-fn draw_defragmented(rng: &mut Rng) -> Drawn {
-    let engine = any_volume(rng);
-    let user = engine.user_bytes();
-    let (flavour, count) = match rng.below(5) {
-        0 => (Flavour::Cleaning(user / 100 * rng.between(30, 60)), 160),
-        1 => (Flavour::Large(user / 100 * rng.between(20, 50)), 80),
-        2 => (Flavour::Brim, 40),
-        3 => (Flavour::Mixed, 120),
-        _ => (Flavour::Fsync, 120),
-    };
-    let (mut written, mut all) = (Vec::new(), Vec::new());
-    for step in steps(rng, flavour, count) {
-        let path = if let Step::Write(path, ..) = &step { Some(path.clone()) } else { None };
-        all.push(step);
-        written.extend(path);
-        if let Some(last) = written.len().checked_sub(1).filter(|_| rng.chance(25)) {
-            // The last ones most often.
-            all.push(Step::Defragment(written[last - rng.index(8.min(written.len()))].clone()));
-        }
-    }
-    Drawn { engine, image: Image::Empty, steps: all }
 }
 
 /// Shorter workloads on devices with faults.

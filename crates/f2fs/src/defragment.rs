@@ -17,7 +17,6 @@ use crate::layout::inode::{InlineFlags, RawInodeFlags};
 use crate::layout::{BLOCK_SIZE, FileBlock, Ino};
 use crate::lock::F2fs;
 use crate::node::inode;
-use crate::options::Reclaim;
 use crate::volume::Volume;
 
 /// Blocks of a file that are looked at in one go.
@@ -26,8 +25,6 @@ const LOOKED_AT: u32 = 4096;
 const LONG: u32 = BLOCKS_PER_SEGMENT;
 /// How often room is made for a piece that others take first.
 const ATTEMPTS: usize = 4;
-/// Sections that are emptied for one piece, at most, where logs fill slack and nobody else makes free ones.
-const EMPTIED: usize = 64;
 
 /// What of a file is to be written again.
 #[derive(Debug, PartialEq, Eq)]
@@ -102,27 +99,8 @@ impl F2fs {
                 self.keep_recoverable()?;
                 return Ok(written);
             }
-            if !self.empty_for_sequence()? {
-                break;
-            }
         }
         Err(basalt_vfs::Error::NoSpace.into())
-    }
-
-    /// Where logs would go on in slack, sections are emptied until they do not. False where that does not help.
-    fn empty_for_sequence(&self) -> Result<bool> {
-        if self.reclaim == Reclaim::Clean {
-            return Ok(true);
-        }
-        for _ in 0..EMPTIED {
-            if self.volume.lock().has_room_to_defragment() {
-                return Ok(true);
-            }
-            if self.clean_and_free(1)?.sections == 0 {
-                break;
-            }
-        }
-        Ok(false)
     }
 
     /// Writes these blocks again, unless too little is free: those that still lie where they did. Reads them without the volume's lock.

@@ -158,7 +158,7 @@ fn volumes_and_pauses_have_an_upper_bound() {
 fn wrong_parameters_are_named() {
     for (parameters, part) in [
         (&["size"][..], "`size` is not of the form NAME=VALUE"),
-        (&["colour=red"], "engine points have no `colour`; they have workload, device, write-gap, size"),
+        (&["colour=red"], "engine points have no `colour`; they have workload, device, write-gap, flash-page"),
         (&["size=12X"], "size: `12X` is not a size"),
         (&["size=1M"], "size: `1M` is less than 64 MiB"),
         (&["utilization=100"], "utilization: `100` is not a whole number from 1 to 99"),

@@ -121,9 +121,8 @@ impl Price {
     }
 
     fn is_less(&self, than: &Price) -> bool {
-        self.gained > 0
-            && u128::from(self.time) * u128::from(than.gained) < u128::from(than.time) * u128::from(self.gained)
-            || self.gained > 0 && than.gained == 0
+        let product = |time: u64, gained: u32| u128::from(time) * u128::from(gained);
+        self.gained > 0 && (than.gained == 0 || product(self.time, than.gained) < product(than.time, self.gained))
     }
 }
 
