@@ -141,7 +141,7 @@ pub const MODES: &[Mode] = &[
         is_list: false,
         is_of_engine: true,
         share: 2,
-        part_of_tests: 2,
+        part_of_tests: 1,
     },
     Mode {
         name: "defragmented",
