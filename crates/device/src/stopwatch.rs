@@ -23,7 +23,7 @@ pub struct Timed {
     pub was_alone: bool,
 }
 
-/// Who is told how long requests take. Both methods are called by the threads that make requests, whatever locks those hold: they must be
+/// A receiver of the times that requests take. Both methods are called by the threads that make requests, whatever locks those hold: they must be
 /// quick, and make no request.
 pub trait Stopwatch: Send + Sync {
     /// Nanoseconds since any moment, always the same.
@@ -110,7 +110,7 @@ impl<D: BlockDevice, S: Stopwatch> StopwatchDevice<D, S> {
         StopwatchDevice { inner, stopwatch, requests: AtomicU64::new(0) }
     }
 
-    /// Who is told.
+    /// The receiver of the times.
     pub fn stopwatch(&self) -> &S {
         &self.stopwatch
     }

@@ -232,10 +232,8 @@ impl Pages {
         let within = |run: &Range<usize>| run.start as u32 * self.blocks..run.end as u32 * self.blocks;
         let clipped = |island: Range<u32>, run: &Range<u32>| island.start.max(run.start)..island.end.min(run.end);
         let all: Vec<Range<u32>> = super::runs(&live).collect();
-        let islands = runs.iter().map(within).flat_map(|run| {
-            let islands: Vec<Range<u32>> = all.iter().map(|island| clipped(island.clone(), &run)).collect();
-            islands
-        });
+        let islands =
+            runs.iter().map(within).flat_map(|run| all.iter().map(move |island| clipped(island.clone(), &run)));
         islands.filter(|island| island.start < island.end).collect()
     }
 }

@@ -270,7 +270,8 @@ impl SegmentTable {
     /// Blocks of slack in a segment.
     fn slack_of(&self, segment: Segment) -> u32 {
         if self.flash_page == FlashPage::BLOCK {
-            return BLOCKS_PER_SEGMENT - (u32::from(self.live(segment)) + u32::from(self.pre_invalid(segment)));
+            let needed = u32::from(self.live(segment)) + u32::from(self.pre_invalid(segment));
+            return BLOCKS_PER_SEGMENT.saturating_sub(needed);
         }
         self.slack_places(segment).iter().map(|word| word.count_ones()).sum()
     }
@@ -386,7 +387,7 @@ mod tests {
         assert!(table.most_slack(false, 1, 9, &|_| false).is_empty());
     }
 
-    /// Blocks 0 to 9 are live and durable, 3 and 4 to 7 die, 9 dies with a checkpoint behind it: of page 2 the block 8 is live.
+    /// Blocks 0 to 9 are live and durable, and 3 to 7 die: of pages 0 and 2 some blocks are live, page 1 is free after a checkpoint.
     #[test]
     fn of_pages_of_four_blocks_only_whole_ones_are_slack() {
         let mut table = table();

@@ -1,4 +1,4 @@
-//! Plans in pages are compared with every choice of pages that there is.
+//! The tests compare each plan with every possible choice of pages.
 #![allow(clippy::single_range_in_vec_init, reason = "lists of runs, some of one")]
 
 use super::*;
