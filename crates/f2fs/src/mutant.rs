@@ -199,8 +199,23 @@ impl Mutant {
         Mutant::DiscardedInUse,
     ];
 
+    /// Whether only a volume with a cleaning journal can meet it.
+    pub const fn needs_journal(self) -> bool {
+        self as usize >= Mutant::JournalNotFlushed as usize && !self.needs_slack() && !self.needs_threads()
+    }
+
+    /// Whether only a volume whose logs fill slack can meet it.
+    pub const fn needs_slack(self) -> bool {
+        self as usize >= Mutant::NeededIsSlack as usize && !self.needs_threads()
+    }
+
+    /// Whether only a thread that closes the volume can meet it.
+    pub const fn needs_closing(self) -> bool {
+        matches!(self, Mutant::ChangesWhileClosing | Mutant::TickWhileClosing)
+    }
+
     /// Whether only threads can meet it.
-    pub fn needs_threads(self) -> bool {
+    pub const fn needs_threads(self) -> bool {
         self as usize >= Mutant::OverflownSealForgotten as usize
     }
 }

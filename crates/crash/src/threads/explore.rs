@@ -7,7 +7,7 @@ use basalt_device::power::Fate;
 use basalt_device::{MemoryDevice, Replay};
 use basalt_testkit::rng::Rng;
 
-use super::generate::{Workload, workload, write_behind};
+use super::generate::{Workload, numbers, workload, write_behind};
 use super::oracle::verify;
 use super::run::{Failure, Life, run};
 use super::script::{Switch, Threads};
@@ -33,7 +33,7 @@ const NESTED: u64 = 4;
 
 /// Random threads under random schedules.
 pub fn threads(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), Finding> {
-    let mut rng = Rng::new(seed ^ 0x7D);
+    let mut rng = numbers(seed);
     let mut workload = workload(&mut rng);
     workload.acts.extend(write_behind(seed));
     let mut hunt = Hunt { workload: &workload, setting, phase: seed.wrapping_mul(0x9E37_79B9) >> 8, tally };

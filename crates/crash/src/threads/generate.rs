@@ -54,6 +54,16 @@ pub fn write_behind(seed: u64) -> Option<Vec<Act>> {
     Rng::new(seed ^ 0xBE41).chance(33).then(|| vec![Act::WriteBehind])
 }
 
+/// The numbers of a seed, from its workload on.
+pub(super) fn numbers(seed: u64) -> Rng {
+    Rng::new(seed ^ 0x7D)
+}
+
+/// Whether a thread closes the volume in the workload of this seed.
+pub fn closes(seed: u64) -> bool {
+    workload(&mut numbers(seed)).acts.iter().any(|acts| acts.contains(&Act::Close))
+}
+
 /// A random workload.
 pub fn workload(rng: &mut Rng) -> Workload {
     let kind = rng.below(13);
