@@ -240,8 +240,7 @@ impl<'a> Explorer<'a> {
         density: Density,
         rng: &mut Rng,
     ) -> Result<(), Finding> {
-        // What pages hold is known where nothing was written before the first life.
-        self.tears_pages = life.history.pages.is_some() && before.is_empty() && self.image == Image::Empty;
+        self.tears_pages = life.history.pages.is_some();
         let mut replay = Replay::knowing(&life.history, digest);
         let mut judged = Judged::default();
         let from = if before.is_empty() { self.prelude } else { 0 };

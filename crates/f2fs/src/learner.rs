@@ -66,8 +66,9 @@ impl Learner {
         // Requests do not wait for tables to be made.
         let times = learned.times(&self.class);
         tracing::debug!(?learned, ?times, "times of the device");
-        self.state.lock().times.clone_from(&times);
-        Some(times.unwrap_or_else(|| self.class.clone()))
+        let before = std::mem::replace(&mut self.state.lock().times, times.clone());
+        // What is forgotten again leaves the class; what was never known leaves everything as it is.
+        times.or_else(|| before.map(|_| self.class.clone()))
     }
 }
 

@@ -104,6 +104,8 @@ pub enum Mutant {
     SealListsSlack,
     /// Slack: a flash page is written of which a block is needed.
     PagesUnaligned,
+    /// Slack: a log goes on where the checkpoint left it, in the middle of a flash page.
+    GoesOnWithinPage,
     /// Slack: the owners of what the segment held before are left out of its summary.
     SlackOwnersForgotten,
     /// Slack: a checkpoint has the owners only of what lies in front of the next place.
@@ -134,7 +136,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 62] = [
+    pub const ALL: [Mutant; 63] = [
         Mutant::SegmentReusedEarly,
         Mutant::VictimFreedEarly,
         Mutant::MovedBlockForgotten,
@@ -184,6 +186,7 @@ impl Mutant {
         Mutant::PendingOverSlack,
         Mutant::SealListsSlack,
         Mutant::PagesUnaligned,
+        Mutant::GoesOnWithinPage,
         Mutant::SlackOwnersForgotten,
         Mutant::SlackOwnersCutShort,
         Mutant::SlackSaidAppended,

@@ -113,6 +113,15 @@ fn load(path: &Path) -> Result<DeviceModel, String> {
         ModelError::Field { field, reason, .. } => format!("is no model of a device: {field}: {reason}"),
         error @ ModelError::Unknown { .. } => error.to_string(),
     })?;
+    if let Some(bytes) =
+        model.flash.as_ref().map(|flash| flash.page_bytes).filter(|bytes| *bytes > FlashPage::MAX_BYTES)
+    {
+        let most = FlashPage::MAX_BYTES >> 10;
+        return Err(format!(
+            "has flash pages of {} KiB, and slack is aligned to {most} KiB at most: make page_bytes smaller",
+            bytes >> 10
+        ));
+    }
     if !model.knows_writes() {
         return Err("knows reads only; measure writes, too, with `basalt lab profile --write`, which destroys what the device holds".to_owned());
     }
@@ -161,6 +170,8 @@ mod tests {
         assert!(refused(&reads_only.to_toml().unwrap()).contains("reads only"));
         let endless = model.to_toml().unwrap().replace("streams = 6", "streams = 6000");
         assert!(refused(&endless).contains("write.streams: 6000"));
+        let wide = model.clone().with_flash_page(512 << 10).unwrap().to_toml().unwrap();
+        assert!(refused(&wide).contains("has flash pages of 512 KiB"), "{}", refused(&wide));
         assert_eq!(Profile::parse("/").unwrap_err(), "is no file");
         assert!(Profile::parse("missing.toml").unwrap_err().contains("No such file"));
     }

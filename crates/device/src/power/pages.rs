@@ -25,6 +25,18 @@ pub struct FlashPages {
 pub(super) struct Ends(HashMap<u64, u64>);
 
 impl FlashPages {
+    /// Pages of one block.
+    pub const BLOCKS: FlashPages = FlashPages { bytes: BLOCK, from: 0 };
+
+    /// The range of bytes of all pages that the range from `offset` to `end` touches.
+    #[must_use]
+    pub const fn around(self, offset: u64, end: u64) -> (u64, u64) {
+        let begin =
+            if offset < self.from { offset } else { self.from + (offset - self.from) / self.bytes * self.bytes };
+        let stop = if end < self.from { end } else { self.from + (end - self.from).div_ceil(self.bytes) * self.bytes };
+        (begin, stop)
+    }
+
     /// The parts of a range that lie in pages: where a page begins, and the range within it.
     fn parts(self, offset: u64, length: u64) -> impl Iterator<Item = (u64, u64, u64)> {
         let end = offset + length;

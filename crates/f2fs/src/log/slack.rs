@@ -80,11 +80,18 @@ impl Volume {
         }
         match self.find_slack() {
             Some(found) if found.iter().any(|found| !found.is_empty()) => SlackStep::HandOut(found),
-            Some(_) if self.runs_short() && !self.slack.prefers_cleaning() && self.is_held_by_checkpoint() => {
+            Some(_)
+                if self.runs_short() && !self.slack.prefers_cleaning() && self.would_find_slack_behind_checkpoint() =>
+            {
                 SlackStep::Checkpoint
             }
             _ => SlackStep::Wait,
         }
+    }
+
+    /// Whether there may be slack once a checkpoint holds.
+    fn would_find_slack_behind_checkpoint(&self) -> bool {
+        self.is_held_by_checkpoint() && self.table.has_dead_places(LEAST)
     }
 
     /// Whether logs that write data may find no slack before more is ready.
@@ -354,7 +361,10 @@ impl Volume {
             return Err(wrong(format!("of type {}, expected {expected}", read.entry_type)));
         }
         let is_possible = |nid: Nid| nid != Nid::NONE && nid < self.geometry.node_ids();
-        let mut in_use = (0..).zip(&read.entries).filter(|(offset, _)| !slack.has_place(*offset));
+        // Of a page that is used in part, dead blocks are no slack; they may be seals, or never have been written, and have no owner.
+        let unneeded = self.table.unneeded_places(segment);
+        let is_needed = |offset: u32| unneeded[(offset / u64::BITS) as usize] << (offset % u64::BITS) >> 63 == 0;
+        let mut in_use = (0..).zip(&read.entries).filter(|(offset, _)| is_needed(*offset));
         if let Some((offset, owner)) = in_use.find(|(_, owner)| !is_possible(owner.nid())) {
             return Err(wrong(format!("block {offset} is in use, and its owner is node {}", owner.nid())));
         }
@@ -372,6 +382,8 @@ mod tests {
 
     use basalt_device::MemoryDevice;
     use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+
+    use basalt_segments::slack::FlashPage;
 
     use super::*;
     use crate::clock::SystemClock;
@@ -407,5 +419,34 @@ mod tests {
         assert!(!later[0].is_empty() && later[0] != first[0]);
         assert!(!volume.reserve_slack(later, &seeks_are_dear, &quiet).unwrap() && volume.slack.prefers_cleaning());
         assert!(!volume.return_slack(), "something is reserved still");
+    }
+
+    /// Dead blocks of a page that is used in part are no slack, and need no owner: seals have none, nor has what was never written.
+    #[test]
+    fn the_slack_of_a_segment_that_a_log_left_within_a_page_is_filled() {
+        let device = Arc::new(MemoryDevice::new(64 << 20, 512));
+        format(&*device, &FormatOptions { journal_bytes: 0, ..FormatOptions::default() }, &mut |_, _| ()).unwrap();
+        let flash_page = FlashPage::of_bytes(16 << 10).unwrap();
+        let options =
+            OpenOptions { reclaim: Reclaim::Slack, background_cleaning: false, flash_page, ..OpenOptions::default() };
+        let fs = F2fs::open(device, options, Arc::new(SystemClock)).unwrap();
+        let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
+        let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
+        fs.write(ino, 0, &[1; 6 * BLOCK_SIZE], false).unwrap();
+        fs.sync().unwrap();
+        let log = LogId::of(SegmentKind::WarmData);
+        let segment = {
+            let mut volume = fs.volume.lock();
+            assert_eq!(volume.logs[log].offset, 6, "the log stands within a page");
+            volume.leave_segment(log);
+            volume.logs[log].segment
+        };
+        // All but two blocks die.
+        fs.write(ino, 0, &[2; 4 * BLOCK_SIZE], false).unwrap();
+        fs.sync().unwrap();
+        let mut volume = fs.volume.lock();
+        let slack = volume.table.reserve_slack(segment, &Quiet::while_locked()).unwrap();
+        assert_eq!(slack.places().collect::<Vec<_>>(), (0..4).chain(8..BLOCKS_PER_SEGMENT).collect::<Vec<_>>());
+        volume.read_owners(&slack, SegmentKind::WarmData).unwrap();
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use zerocopy::FromBytes;
 
 use basalt_device::BlockDevice;
+use basalt_segments::slack::FlashPage;
 use basalt_segments::{Segment, SegmentKind, SegmentTable};
 
 use crate::blocks::read_blocks;
@@ -22,6 +23,7 @@ use crate::journal::state::FoundAtOpen;
 use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
 use crate::log::active::ActiveLog;
+use crate::mutant::{self, Mutant};
 use crate::node::nat::Nat;
 use crate::options::{OpenOptions, Recovery};
 use crate::volume::{Parts, Volume};
@@ -91,7 +93,9 @@ impl Volume {
         let raw = loaded.pack.raw;
         let nat = Nat::new(&geometry, loaded.nat_bitmap.clone(), journal, raw.next_free_nid.into());
         let mut kinds = SegmentKind::ALL.into_iter();
-        let logs = loaded.logs.map(|log| open_log(kinds.next().unwrap_or(SegmentKind::WarmNode), log, &table));
+        let goes_on = options.read_only || mutant::active(Mutant::GoesOnWithinPage);
+        let page = if goes_on { FlashPage::BLOCK } else { options.flash_page };
+        let logs = loaded.logs.map(|log| open_log(kinds.next().unwrap_or(SegmentKind::WarmNode), log, &table, page));
         let checkpoint = CheckpointState::new(loaded.pack, loaded.sit_bitmap, &loaded.sit_journal);
         let orphans = loaded.orphans.into_iter().collect();
         let parts = Parts { checkpoint, table, logs, nat, orphans, warnings };
@@ -108,12 +112,18 @@ impl Volume {
     }
 }
 
-fn open_log(kind: SegmentKind, log: LoadedLog, table: &SegmentTable) -> ActiveLog {
+/// The log goes on where the checkpoint left it, or at the next flash page: what a power cut interrupted may have been written to the rest of this one,
+/// and a device that is written to in front of that may lose what the page held before. The warm node log is not moved: the chain begins there.
+fn open_log(kind: SegmentKind, log: LoadedLog, table: &SegmentTable, page: FlashPage) -> ActiveLog {
     // A log that fills slack may be recorded there again as long as it writes nothing. The chain's begins where it stands, so it goes on in
     // another segment, as one does that has live blocks ahead of it.
     let rests = log.in_slack && kind != SegmentKind::WarmNode;
     let is_blocked = log.in_slack || table.live_blocks(log.segment).any(|offset| offset >= log.offset);
-    let offset = if is_blocked && !rests { BLOCKS_PER_SEGMENT } else { log.offset };
+    let offset = match log.offset {
+        _ if is_blocked && !rests => BLOCKS_PER_SEGMENT,
+        offset if rests || kind == SegmentKind::WarmNode => offset,
+        offset => offset.next_multiple_of(page.blocks()),
+    };
     let slack = rests.then(|| table.dead_places(log.segment));
     ActiveLog {
         segment: log.segment,

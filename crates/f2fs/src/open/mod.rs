@@ -5,7 +5,7 @@ mod metadata;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use basalt_device::BlockDevice;
+use basalt_device::{BlockDevice, FlashPages};
 use basalt_segments::{LogId, SegmentKind};
 
 use crate::clock::Clock;
@@ -14,7 +14,7 @@ use crate::flushes::Flushes;
 use crate::journal::area::Area;
 use crate::journal::guard;
 use crate::journal::state::{FoundAtOpen, SetRight};
-use crate::layout::Ino;
+use crate::layout::{BLOCK_SIZE, Ino};
 use crate::lock::F2fs;
 use crate::lock::VolumeLock;
 use crate::mutant::{self, Mutant};
@@ -112,7 +112,11 @@ impl F2fs {
             learner.begin(volume.geometry.main.into());
         }
         let (committed, reclaim) = (volume.clock.now(), volume.options.reclaim);
-        let device = Arc::new(Submission::new(device));
+        let pages = FlashPages {
+            bytes: volume.options.flash_page.bytes().into(),
+            from: u64::from(volume.geometry.main) * BLOCK_SIZE as u64,
+        };
+        let device = Arc::new(Submission::new(device, pages));
         volume.device = Arc::new(Staged(device.clone()));
         volume.writer.give_to(device.clone());
         let fs = F2fs {
@@ -212,8 +216,13 @@ fn roll_forward(
                     .push(format!("{} {files} fsynced after the last checkpoint recovered", recovered.files));
             }
             let is_new = recovered.visited == 0;
-            if is_new && !unclean {
+            // As other logs, it begins no write within a flash page.
+            let is_within_page =
+                !place.is_multiple_of(volume.options.flash_page.blocks()) && !mutant::active(Mutant::GoesOnWithinPage);
+            if is_new && !unclean && !is_within_page {
                 volume.begin_chain_behind_open(place);
+            } else if is_new && !unclean {
+                volume.checkpoint.since_mut().close("the checkpoint has left the chain's log within a flash page");
             } else {
                 volume.checkpoint.since_mut().close("recovery has not ended with a checkpoint");
             }

@@ -78,7 +78,7 @@ impl Submission {
 mod tests {
     use std::sync::Arc;
 
-    use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
+    use basalt_device::{BlockDevice, FaultyDevice, FlashPages, MemoryDevice, RequestKind};
 
     use super::*;
     use crate::layout::{BLOCK_SIZE, RawBlock};
@@ -98,7 +98,7 @@ mod tests {
             }
             None
         });
-        (device.clone(), Submission::new(device), gate)
+        (device.clone(), Submission::new(device, FlashPages::BLOCKS), gate)
     }
 
     fn stage(queue: &Submission, at: usize, length: usize) {
@@ -171,7 +171,7 @@ mod tests {
             }
             None
         });
-        let queue = Submission::new(device);
+        let queue = Submission::new(device, FlashPages::BLOCKS);
         const STEP: usize = 256 << 10;
         std::thread::scope(|scope| {
             scope.spawn(|| queue.write_behind().unwrap());

@@ -26,7 +26,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
-use basalt_device::{BlockDevice, DeviceError, DeviceLayer};
+use basalt_device::{BlockDevice, DeviceError, DeviceLayer, FlashPages};
 use basalt_vfs::Bytes;
 
 use self::blocks::Source;
@@ -88,10 +88,10 @@ impl Drop for MustEnd<'_> {
 }
 
 impl Submission {
-    pub(crate) fn new(device: Arc<dyn BlockDevice>) -> Submission {
+    pub(crate) fn new(device: Arc<dyn BlockDevice>, pages: FlashPages) -> Submission {
         Submission {
             device,
-            queue: Mutex::default(),
+            queue: Mutex::new(Queue::of(pages)),
             over: Condvar::new(),
             left: Condvar::new(),
             behind: AtomicUsize::new(0),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use basalt_device::DeviceError;
+use basalt_device::{DeviceError, FlashPages};
 
 use super::ahead::ReadAhead;
 use super::blocks::{Blocks, Source, Spare};
@@ -14,7 +14,6 @@ use crate::layout::BLOCK_SIZE;
 const JOINED_BLOCKS: usize = 256;
 
 /// Writes that were decided on, and are not over.
-#[derive(Default)]
 pub(super) struct Queue {
     /// In the order in which they were decided on.
     pub(super) writes: VecDeque<Write>,
@@ -26,6 +25,8 @@ pub(super) struct Queue {
     pub(super) ahead: ReadAhead,
     /// Nobody writes behind any more.
     pub(super) ends: bool,
+    /// Writes to one page are made in order: a device that gets the second first, and then writes in front of it, may lose what the page holds.
+    pages: FlashPages,
 }
 
 pub(super) struct Write {
@@ -64,6 +65,19 @@ pub(super) struct Place {
 }
 
 impl Queue {
+    /// Of a device with these flash pages, with nothing in it.
+    pub(super) fn of(pages: FlashPages) -> Queue {
+        Queue {
+            writes: VecDeque::new(),
+            bytes: 0,
+            spare: Spare::default(),
+            failed: None,
+            ahead: ReadAhead::default(),
+            ends: false,
+            pages,
+        }
+    }
+
     /// Adds a write.
     pub(super) fn add(&mut self, place: Place, source: Source<'_>) {
         let length = source.length();
@@ -96,7 +110,8 @@ impl Queue {
                 Next::Nothing
             };
         };
-        if self.writes.iter().take(begun).any(|other| other.offset < write.end() && other.end() > write.offset) {
+        let (from, to) = self.pages.around(write.offset, write.end());
+        if self.writes.iter().take(begun).any(|other| other.offset < to && other.end() > from) {
             return Next::Wait;
         }
         let write = &mut self.writes[begun];

@@ -16,7 +16,7 @@ fn numbered(blocks: u64) -> (Arc<FaultyDevice<MemoryDevice>>, Submission) {
     let memory = MemoryDevice::new(blocks * BLOCK, 512);
     (0..blocks).for_each(|block| memory.write_at(block * BLOCK, &[block as u8; BLOCK_SIZE]).unwrap());
     let device = Arc::new(FaultyDevice::new(memory));
-    (device.clone(), Submission::new(device))
+    (device.clone(), Submission::new(device, FlashPages::BLOCKS))
 }
 
 fn stage(submission: &Submission, first: u64, bytes: &[u8]) {
@@ -156,7 +156,7 @@ impl DeviceLayer for Together {
 #[test]
 fn as_many_writes_are_under_way_as_threads_submit() {
     let device = Together::new(3);
-    let queue = Submission::new(device.clone());
+    let queue = Submission::new(device.clone(), FlashPages::BLOCKS);
     (0..3).for_each(|block| stage(&queue, block, &[block as u8 + 1]));
     std::thread::scope(|scope| {
         (0..3).for_each(|_| drop(scope.spawn(|| queue.submit().unwrap())));
@@ -192,7 +192,7 @@ fn writes_that_overlap_are_made_one_after_the_other() {
 #[test]
 fn a_flush_waits_for_writes_of_others() {
     let device = Together::new(2);
-    let queue = Submission::new(device.clone());
+    let queue = Submission::new(device.clone(), FlashPages::BLOCKS);
     stage(&queue, 0, &[1]);
     std::thread::scope(|scope| {
         let other = scope.spawn(|| queue.submit().unwrap());
@@ -258,7 +258,7 @@ impl DeviceLayer for Sparse {
 
 #[test]
 fn what_waits_is_no_hole() {
-    let queue = Submission::new(Arc::new(Sparse(MemoryDevice::new(8 * BLOCK, 512))));
+    let queue = Submission::new(Arc::new(Sparse(MemoryDevice::new(8 * BLOCK, 512))), FlashPages::BLOCKS);
     assert_eq!(queue.next_data(0), None);
     stage(&queue, 5, &[105]);
     for offset in [0, 4 * BLOCK + 1, 5 * BLOCK, 6 * BLOCK - 1] {
@@ -275,7 +275,7 @@ fn what_waits_is_no_hole() {
 fn all_who_wait_for_a_write_go_on_when_it_is_over() {
     const WAITERS: usize = 4;
     let device = Together::new(2);
-    let queue = Arc::new(Submission::new(device.clone()));
+    let queue = Arc::new(Submission::new(device.clone(), FlashPages::BLOCKS));
     stage(&queue, 0, &[1]);
     let submit = || {
         let queue = queue.clone();
@@ -314,6 +314,28 @@ fn a_write_waits_for_any_under_way_that_it_overlaps() {
     assert!(matches!(writes.next(u64::MAX), Next::Wait));
     writes.complete(second);
     assert!(matches!(writes.next(u64::MAX), Next::Make(write) if write.offset == 5 * BLOCK));
+}
+
+/// A device that gets the second block of a flash page first may lose it when the first one comes.
+#[test]
+fn writes_to_one_flash_page_are_made_in_order() {
+    let pages = FlashPages { bytes: 4 * BLOCK, from: 2 * BLOCK };
+    let queue = Submission::new(Arc::new(MemoryDevice::new(16 * BLOCK, 512)), pages);
+    // Blocks 2 to 5 are a page, and 6 to 9. The fourth write touches the first page's last block.
+    [(2, 1), (3, 1), (0, 2), (5, 2), (10, 1)].iter().for_each(|&(first, blocks)| {
+        assert!(queue.stage(first * BLOCK, Source::Slices(&[&vec![7; (blocks * BLOCK) as usize]])).unwrap());
+    });
+    let mut writes = queue.queue.lock();
+    let mut begin_all = || {
+        let mut begun = Vec::new();
+        while let Next::Make(write) = writes.next(u64::MAX) {
+            begun.push(write);
+        }
+        let blocks: Vec<u64> = begun.iter().map(|write| write.offset / BLOCK).collect();
+        begun.into_iter().for_each(|write| _ = writes.complete(write));
+        blocks
+    };
+    assert_eq!([begin_all(), begin_all(), begin_all()], [vec![2], vec![3, 0], vec![5, 10]]);
 }
 
 /// Whoever waits for another's write hears that it failed.

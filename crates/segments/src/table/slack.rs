@@ -267,6 +267,17 @@ impl SegmentTable {
         found.into_iter().map(|(_, segment)| segment).collect()
     }
 
+    /// Whether a dirty segment has at least so many blocks that are dead, needed or not, in [whole pages](Self::align_slack).
+    #[must_use]
+    pub fn has_dead_places(&self, least: u32) -> bool {
+        let dead_in_pages = |segment: Segment| {
+            let dead = self.maps[segment.index()].words(self.live[segment.index()]).map(|word| !word);
+            self.flash_page.whole(&dead).iter().map(|word| word.count_ones()).sum::<u32>()
+        };
+        let mut dirty = Segment::all(self.segments()).filter(|segment| self.state(*segment) == SegmentState::Dirty);
+        dirty.any(|segment| dead_in_pages(segment) >= least)
+    }
+
     /// Blocks of slack in a segment.
     fn slack_of(&self, segment: Segment) -> u32 {
         if self.flash_page == FlashPage::BLOCK {
