@@ -37,6 +37,13 @@ fn info_tells_everything_in_both_forms() {
         ["free", "active", "dirty", "full", "prefree"].iter().map(|name| states[*name].as_u64().unwrap()).sum();
     assert_eq!(counted, info["main_segments"].as_u64().unwrap());
     let text = basalt(["info", &image]).ok();
+    let defaults = &info["mount_defaults"];
+    let (class, reclaim) = (defaults["class"].as_str().unwrap(), defaults["reclaim"].as_str().unwrap());
+    assert_eq!(
+        (reclaim, &defaults["placement"]),
+        (if class == "emmc" { "partial" } else { "clean" }, &"run-length".into())
+    );
+    assert!(text.contains(&format!("profile={class},placement=run-length,victim=greedy,")), "{text}");
     for part in ["uuid", "features", "checkpoint", "free", "over-provision", "main segments", "utilization"] {
         assert!(text.contains(part), "{part} is missing in {text}");
     }

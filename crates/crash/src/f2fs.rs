@@ -124,7 +124,7 @@ pub const VOLUMES: [F2fsVolume; 46] = [
         cache_bytes: 64 << 10,
         ..ROOMY
     },
-    F2fsVolume { name: "roomy-journal", journal_bytes: 256 << 10, ..ROOMY },
+    F2fsVolume { name: "roomy-journal", journal_bytes: 256 << 10, placement: "run-length", ..ROOMY },
     // A checkpoint only where nothing else helps, and a commit for each victim: the journal does as much as it can.
     F2fsVolume {
         name: "tight-journal",
@@ -232,7 +232,7 @@ pub const VOLUMES: [F2fsVolume; 46] = [
         delta: Deltas::On,
         ..TIGHT
     },
-    F2fsVolume { name: "wide-delta-journal", delta: Deltas::On, ..WIDE_JOURNAL },
+    F2fsVolume { name: "wide-delta-journal", delta: Deltas::On, placement: "run-length", ..WIDE_JOURNAL },
     // Nodes that deltas tell of leave the small cache all the time.
     F2fsVolume { name: "wide-eager-delta-journal", cache_bytes: 64 << 10, delta: Deltas::On, ..WIDE_JOURNAL },
     // Logs fill the dead blocks of segments in use.
@@ -247,14 +247,20 @@ pub const VOLUMES: [F2fsVolume; 46] = [
         ..WIDE_JOURNAL
     },
     F2fsVolume { name: "sections-slack", reclaim: Reclaim::Slack, ..SECTIONS },
-    F2fsVolume { name: "tight-partial", reclaim: Reclaim::Partial, ..TIGHT },
+    F2fsVolume { name: "tight-partial", reclaim: Reclaim::Partial, placement: "run-length", ..TIGHT },
     F2fsVolume { name: "tightest-partial-journal", journal_bytes: 256 << 10, reclaim: Reclaim::Partial, ..TIGHTEST },
     F2fsVolume { name: "wide-partial-journal", reclaim: Reclaim::Partial, ..WIDE_JOURNAL },
     F2fsVolume { name: "sections-partial-journal", journal_bytes: 256 << 10, reclaim: Reclaim::Partial, ..SECTIONS },
-    // The power tears whole flash pages.
+    // The power tears whole flash pages. The last one is as mounts of eMMC are.
     F2fsVolume { name: "tight-slack-pages", reclaim: Reclaim::Slack, flash_page: PAGE, ..TIGHT },
     F2fsVolume { name: "wide-slack-journal-pages", reclaim: Reclaim::Slack, flash_page: PAGE, ..WIDE_JOURNAL },
-    F2fsVolume { name: "wide-partial-journal-pages", reclaim: Reclaim::Partial, flash_page: PAGE, ..WIDE_JOURNAL },
+    F2fsVolume {
+        name: "wide-partial-journal-pages",
+        reclaim: Reclaim::Partial,
+        flash_page: PAGE,
+        placement: "run-length",
+        ..WIDE_JOURNAL
+    },
 ];
 
 /// As [`VOLUMES`], with all kept free that the format reserves, so that cleaning begins earlier: for stories that were found where it did.

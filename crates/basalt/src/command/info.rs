@@ -8,6 +8,7 @@ use basalt_f2fs::layout::BLOCK_SIZE;
 use basalt_f2fs::{F2fs, KindInfo, SystemClock, VolumeInfo};
 
 use crate::failure::{DONE, Failure, Outcome, one_line};
+use crate::mount::{MountDefaults, class_of};
 use crate::output::{Output, tell};
 use crate::size::human;
 
@@ -31,15 +32,16 @@ pub struct Args {
 /// When the target cannot be read, or holds no volume.
 pub fn run(args: &Args) -> Outcome {
     let device = open(&args.target)?;
+    let defaults = MountDefaults::of(class_of(&device));
     let options = basalt_f2fs::OpenOptions { read_only: true, ..basalt_f2fs::OpenOptions::default() };
     let fs = F2fs::open(Arc::new(device), options, Arc::new(SystemClock))
         .map_err(|error| Failure::volume(&args.target, &error))?;
     let info = fs.info();
     let mut output = Output::new();
     if args.json {
-        output.json(&info)?;
+        output.json(&Shown { info: &info, mount_defaults: &defaults })?;
     } else {
-        describe(&info, &mut output)?;
+        describe(&info, &defaults, &mut output)?;
     }
     output.finish()?;
     Ok(DONE)
@@ -59,7 +61,15 @@ fn open(path: &Path) -> Result<FileDevice, Failure> {
     opened.map_err(|error| Failure::device(&error))
 }
 
-fn describe(info: &VolumeInfo, output: &mut Output) -> Result<(), Failure> {
+/// What is shown as JSON.
+#[derive(serde::Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    info: &'a VolumeInfo,
+    mount_defaults: &'a MountDefaults,
+}
+
+fn describe(info: &VolumeInfo, defaults: &MountDefaults, output: &mut Output) -> Result<(), Failure> {
     let blocks = |count: u64| human(count.saturating_mul(BLOCK_SIZE as u64));
     let mut row = |name: &str, value: String| output.line(format_args!("{name:<16}{}", one_line(&value)));
     row("device", info.device.clone())?;
@@ -117,6 +127,7 @@ fn describe(info: &VolumeInfo, output: &mut Output) -> Result<(), Failure> {
             states.prefree
         ),
     )?;
+    row("mount defaults", describe_defaults(defaults))?;
     if info.read_only
         && let Some(reason) = info.warnings.iter().find(|warning| warning.starts_with("mounted read-only"))
     {
@@ -127,6 +138,15 @@ fn describe(info: &VolumeInfo, output: &mut Output) -> Result<(), Failure> {
         output.line(format_args!("note: {}", one_line(warning)))?;
     }
     Ok(())
+}
+
+/// As the options of a mount, which can say otherwise.
+fn describe_defaults(defaults: &MountDefaults) -> String {
+    let MountDefaults { class, placement, victim, background_victim, reclaim, flash_page_bytes } = defaults;
+    let page = flash_page_bytes >> 10;
+    format!(
+        "profile={class},placement={placement},victim={victim},background_victim={background_victim},reclaim={reclaim},flash_page={page}K"
+    )
 }
 
 /// A table: how many segments of each kind are how full.

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `options` | what `-o` takes: one table with names, defaults and help |
+//! | `defaults` | what a mount does where no option says otherwise |
 //! | `policies` | the placements and victim policies of `-o` |
 //! | `profile` | what the device is like: a class of devices, or a file that says what was measured |
 //! | `daemon` | a copy of this program in the background, and how its parent learns that the mount serves |
@@ -15,6 +16,7 @@
 
 mod counters;
 pub mod daemon;
+mod defaults;
 pub mod logging;
 pub mod options;
 mod policies;
@@ -25,5 +27,6 @@ pub(crate) mod signals;
 mod syslog;
 pub mod watcher;
 
+pub use defaults::MountDefaults;
 pub use options::MountChoices;
-pub use profile::Profile;
+pub use profile::{Profile, class_of};

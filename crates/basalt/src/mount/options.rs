@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use basalt_f2fs::{Atime, Deltas, OpenOptions, Reclaim};
 use basalt_segments::cleaning::KeepFree;
+use basalt_segments::placement::Policy;
 use basalt_segments::slack::FlashPage;
 use basalt_segments::{Touches, VictimPolicy};
 use tracing::level_filters::LevelFilter;
 
-use super::{Profile, policies};
+use super::{Profile, defaults, policies};
 use crate::size;
 
 /// Everything that `-o` decides.
@@ -18,6 +19,10 @@ use crate::size;
 pub struct MountChoices {
     /// For the engine.
     pub engine: OpenOptions,
+    /// The placement that was asked for.
+    placement: Option<&'static Policy>,
+    /// Where logs go on that was asked for; by default what suits the device.
+    reclaim: Option<Reclaim>,
     /// The victim policy that was asked for; by default what suits the placement.
     victim: Option<&'static dyn VictimPolicy>,
     /// What the device is like; by default what the kernel says that it is.
@@ -54,6 +59,8 @@ impl Default for MountChoices {
     fn default() -> Self {
         MountChoices {
             engine: OpenOptions::default(),
+            placement: None,
+            reclaim: None,
             victim: None,
             profile: None,
             flash_page: None,
@@ -140,10 +147,15 @@ const KNOWN: &[Known] = &[
         };
         Ok(())
     }),
-    with_value("placement", "POLICY", "which log each block is written to (static)", |choices, value| {
-        choices.engine.placement = policies::placement(value)?;
-        Ok(())
-    }),
+    with_value(
+        "placement",
+        "POLICY",
+        "which log each block is written to (run-length, or static with logs=2)",
+        |choices, value| {
+            choices.placement = Some(policies::placement(value)?);
+            Ok(())
+        },
+    ),
     with_value(
         "groups",
         "K",
@@ -196,10 +208,10 @@ const KNOWN: &[Known] = &[
         "reclaim",
         "clean|slack|partial",
         "where logs go on when free segments run short: in free ones that cleaning makes, in dead blocks of others, or there after copying what \
-         splits them (clean)",
+         splits them (partial on eMMC, clean elsewhere)",
         |choices, value| {
             let known = || policies::expected(&Reclaim::ALL.map(Reclaim::name));
-            choices.engine.reclaim = Reclaim::by_name(value).ok_or_else(known)?;
+            choices.reclaim = Some(Reclaim::by_name(value).ok_or_else(known)?);
             Ok(())
         },
     ),
@@ -216,7 +228,8 @@ const KNOWN: &[Known] = &[
     with_value(
         "flash_page",
         "SIZE",
-        "flash page of the device: dead blocks are written again only where none of their page is needed (as the file of `profile=` says, or 4K)",
+        "flash page of the device: dead blocks are written again only where none of their page is needed (as the file of `profile=` says, 16K on cards \
+         and eMMC, or 4K)",
         |choices, value| {
             let page = u32::try_from(size::parse(value)?).ok().and_then(FlashPage::of_bytes);
             choices.flash_page = Some(page.ok_or("expected a power of two, at most 256K")?);
@@ -352,7 +365,8 @@ impl MountChoices {
     /// # Errors
     /// A text for the user that names those that do not go together.
     pub fn settle(&mut self) -> Result<(), String> {
-        let OpenOptions { placement, .. } = self.engine;
+        let placement = self.placement.unwrap_or_else(|| defaults::placement(self.engine.logs));
+        self.engine.placement = placement;
         policies::check_groups(placement, self.engine.groups)
             .map_err(|reason| format!("mount option `groups=` {reason}"))?;
         placement.make(&self.engine.placement_options()).map_err(|reason| format!("mount option: {reason}"))?;
@@ -362,6 +376,24 @@ impl MountChoices {
                 .map_err(|reason| format!("mount option `{name}={}` {reason}", victim.name()))?;
         }
         Ok(())
+    }
+
+    /// Where logs go on when free segments run short, on such a device.
+    #[must_use]
+    pub fn reclaim_on(&self, profile: &Profile) -> Reclaim {
+        self.reclaim.unwrap_or_else(|| defaults::reclaim(profile.class))
+    }
+
+    /// How the engine opens a volume on such a device.
+    #[must_use]
+    pub fn engine_on(&self, profile: &Profile) -> OpenOptions {
+        OpenOptions {
+            reclaim: self.reclaim_on(profile),
+            times: profile.times.clone(),
+            learner: profile.learner.clone(),
+            flash_page: self.flash_page.unwrap_or(profile.flash_page),
+            ..self.engine.clone()
+        }
     }
 
     fn apply_one(&mut self, option: &str) -> Result<(), String> {
@@ -477,7 +509,7 @@ mod tests {
         assert_eq!(choices.engine.sections_per_commit, Some(1));
         assert_eq!(choices.engine.keep_free, KeepFree::Reserve);
         assert_eq!(choices.engine.delta, Deltas::On);
-        assert_eq!(choices.engine.reclaim, Reclaim::Partial);
+        assert_eq!(choices.reclaim, Some(Reclaim::Partial));
         assert_eq!(choices.profile.unwrap().times, DeviceClass::Emmc.device_times());
         assert_eq!(choices.flash_page.unwrap().bytes(), 16 << 10);
         assert_eq!(choices.log, LevelFilter::DEBUG);

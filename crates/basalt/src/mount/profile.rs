@@ -13,7 +13,7 @@ use basalt_lab::engine::{flash_page, run_times};
 use basalt_segments::BLOCKS_PER_SEGMENT;
 use basalt_segments::slack::{DeviceClass, DeviceTimes, FlashPage};
 
-use super::policies;
+use super::{defaults, policies};
 use crate::statistics::PlannedBy;
 
 /// How long a device takes for runs of blocks, and who says so.
@@ -21,9 +21,11 @@ use crate::statistics::PlannedBy;
 pub struct Profile {
     /// The class, or the file, as the option names it.
     pub name: String,
+    /// The class: what a mount does by default.
+    pub class: DeviceClass,
     /// The times.
     pub times: DeviceTimes,
-    /// The flash page, where the file says that it holds several blocks.
+    /// The flash page, as the file says, or as is assumed of the class.
     pub flash_page: FlashPage,
     /// Who says so: a class of devices, or a file.
     from: &'static str,
@@ -33,24 +35,25 @@ pub struct Profile {
 
 impl From<DeviceClass> for Profile {
     fn from(class: DeviceClass) -> Profile {
-        let (times, flash_page) = (class.device_times(), FlashPage::BLOCK);
-        Profile { name: class.name().to_owned(), times, flash_page, from: "class", learner: None }
+        let (times, flash_page) = (class.device_times(), defaults::flash_page(class));
+        Profile { name: class.name().to_owned(), class, times, flash_page, from: "class", learner: None }
     }
 }
 
 impl Profile {
     /// What the option says for a device that the kernel is asked about.
     pub(super) const AUTO: &str = "auto";
+    /// A file says it.
+    const FILE: &str = "file";
 
-    /// What the kernel says that a device is.
+    /// That of the class that the kernel says a device is of.
     pub(super) fn of(device: &FileDevice) -> Profile {
-        let class = match device.hardware() {
-            Some(Hardware::Disk) => DeviceClass::Hdd,
-            Some(Hardware::SdCard) => DeviceClass::Sd,
-            Some(Hardware::Emmc) => DeviceClass::Emmc,
-            Some(Hardware::Solid) | None => DeviceClass::Ssd,
-        };
-        class.into()
+        class_of(device).into()
+    }
+
+    /// What a file says is for its own device: the class is that which the kernel says.
+    pub(super) fn on(self, device: &FileDevice) -> Profile {
+        if self.from == Profile::FILE { Profile { class: class_of(device), ..self } } else { self }
     }
 
     /// Learns how long requests to the device take, from now on, where they go to the device itself: those to an image file are over when the page
@@ -90,11 +93,31 @@ impl Profile {
         if value.contains('/') || path.extension().is_some_and(|extension| extension == "toml") {
             let model = Arc::new(load(path)?);
             let (times, flash_page) = (run_times(&model), flash_page(&model));
-            return Ok(Profile { name: value.to_owned(), times, flash_page, from: "file", learner: None });
+            // Until it is known what it is used on.
+            let class = DeviceClass::default();
+            return Ok(Profile {
+                name: value.to_owned(),
+                class,
+                times,
+                flash_page,
+                from: Profile::FILE,
+                learner: None,
+            });
         }
         let classes = DeviceClass::ALL.map(DeviceClass::name);
         let classes = policies::expected(&[&[Profile::AUTO], &classes[..]].concat());
         Err(format!("{classes}, or a file of `basalt lab profile`, whose name has a `/` or ends in `.toml`"))
+    }
+}
+
+/// What the kernel says that a device is; of an image file, what its file system is on. A solid-state drive where it says nothing.
+#[must_use]
+pub fn class_of(device: &FileDevice) -> DeviceClass {
+    match device.hardware() {
+        Some(Hardware::Disk) => DeviceClass::Hdd,
+        Some(Hardware::SdCard) => DeviceClass::Sd,
+        Some(Hardware::Emmc) => DeviceClass::Emmc,
+        Some(Hardware::Solid) | None => DeviceClass::Ssd,
     }
 }
 

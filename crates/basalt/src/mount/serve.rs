@@ -146,10 +146,10 @@ fn open_device(job: &Job) -> Result<FileDevice, Failure> {
 /// What the device is taken for. Where plans are made by it and nobody has said what it is, better is learned in use.
 fn profile(job: &Job, device: &Device) -> Profile {
     if let Some(profile) = &job.choices.profile {
-        return profile.clone();
+        return profile.clone().on(device.file());
     }
     let (profile, engine) = (Profile::of(device.file()), &job.choices.engine);
-    let is_planned = engine.reclaim == Reclaim::Partial && !engine.read_only && !engine.rescue;
+    let is_planned = job.choices.reclaim_on(&profile) == Reclaim::Partial && !engine.read_only && !engine.rescue;
     // A recorder takes time of its own.
     if is_planned && matches!(device, Device::Plain(_)) { profile.learning(device.file()) } else { profile }
 }
@@ -188,12 +188,7 @@ impl Opened {
 
 fn open_volume(job: &Job, device: Arc<dyn BlockDevice>, profile: &Profile) -> Result<Opened, Failure> {
     let path = job.target.display();
-    let engine = basalt_f2fs::OpenOptions {
-        times: profile.times.clone(),
-        learner: profile.learner.clone(),
-        flash_page: job.choices.flash_page.unwrap_or(profile.flash_page),
-        ..job.choices.engine.clone()
-    };
+    let engine = job.choices.engine_on(profile);
     let rescues = engine.rescue;
     match F2fs::open(device.clone(), engine, Arc::new(SystemClock)) {
         Ok(fs) => Ok(Opened::Volume(Arc::new(fs))),
@@ -253,7 +248,7 @@ fn serve_counters(job: &Job, engine: Option<Arc<dyn Engine>>, profile: &Profile,
         victim: job.choices.engine.victim.name().to_owned(),
         background_victim: job.choices.engine.background_victim.name().to_owned(),
         keep_free: job.choices.engine.keep_free.name().to_owned(),
-        reclaim: job.choices.engine.reclaim.name().to_owned(),
+        reclaim: job.choices.reclaim_on(profile).name().to_owned(),
         profile: profile.name.clone(),
         planned_by: None,
     };

@@ -55,6 +55,23 @@ fn a_volume_takes_placements_in_turns() {
     }
 }
 
+/// Where no option says otherwise, the class of the device decides.
+#[test]
+fn a_mount_does_what_suits_the_class_of_its_device() {
+    let Some(volume) = Volume::in_image(None, "64M", "") else { return };
+    for (options, wanted) in [
+        ("profile=emmc", ["run-length", "greedy", "partial"]),
+        ("profile=sd", ["run-length", "greedy", "clean"]),
+        ("profile=emmc,reclaim=clean,placement=auto", ["auto", "auto", "clean"]),
+        ("profile=hdd,logs=2,reclaim=slack", ["static", "greedy", "slack"]),
+    ] {
+        volume.mount_with(options);
+        let mount = basalt(["stats".as_ref(), "--json".as_ref(), volume.root().as_os_str()]).json()["mount"].take();
+        assert_eq!(["placement", "victim", "reclaim"].map(|name| mount[name].as_str().unwrap()), wanted, "{options}");
+        volume.unmount();
+    }
+}
+
 #[test]
 fn a_placement_that_needs_six_logs_says_so() {
     let Some(volume) = Volume::in_image(None, "64M", "") else { return };

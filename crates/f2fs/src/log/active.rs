@@ -24,6 +24,9 @@ pub struct ActiveLog {
     /// Opening found it in slack. It writes nothing there and goes on elsewhere, but as long as it has nothing to write, it may stay: where
     /// hardly a segment is free, each log cannot have one.
     pub rests: bool,
+    /// Opening found it within a flash page of several blocks. What an interrupted session wrote may lie in the rest of the page, and a device that is
+    /// written to in front of that may lose what the page held before: the next block goes elsewhere.
+    pub within_page: bool,
     /// The segment is not the log's any more, and `offset` its size: recovery found it in other use. The next block opens another.
     pub left: bool,
 }

@@ -28,6 +28,7 @@ impl Logs {
             summary: empty_summary(*kind),
             is_summary_written: false,
             rests: false,
+            within_page: false,
             left: true,
         };
         let others: Vec<ActiveLog> = more.iter().map(without_segment).collect();

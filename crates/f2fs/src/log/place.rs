@@ -32,6 +32,7 @@ fn empty_log(segment: Segment, kind: SegmentKind) -> ActiveLog {
         summary: empty_summary(kind),
         is_summary_written: false,
         rests: false,
+        within_page: false,
         left: false,
     }
 }
@@ -39,7 +40,16 @@ fn empty_log(segment: Segment, kind: SegmentKind) -> ActiveLog {
 /// A log at the first place of slack.
 fn slack_log(InSlack { segment, places, summary }: InSlack) -> ActiveLog {
     let (offset, slack) = (places.next_from(0), Some(places));
-    ActiveLog { segment, offset, slack, summary, is_summary_written: true, rests: false, left: false }
+    ActiveLog {
+        segment,
+        offset,
+        slack,
+        summary,
+        is_summary_written: true,
+        rests: false,
+        within_page: false,
+        left: false,
+    }
 }
 
 impl Volume {
@@ -80,6 +90,17 @@ impl Volume {
         (self.logs[log].offset, self.logs[log].rests) = (BLOCKS_PER_SEGMENT, false);
     }
 
+    /// Lets a log that opening found within a flash page go on at the next one. One of nodes goes on in another segment: the pack before tells a damaged
+    /// journal of the NAT by the nodes that a log has written since, and other nodes may lie in the rest of the page.
+    fn leave_page(&mut self, log: LogId) {
+        let page = self.options.flash_page.blocks();
+        let active = &mut self.logs[log];
+        if std::mem::take(&mut active.within_page) {
+            let is_of_nodes = self.table.kind(active.segment).is_node();
+            active.offset = if is_of_nodes { BLOCKS_PER_SEGMENT } else { active.offset.next_multiple_of(page) };
+        }
+    }
+
     /// Takes the next block of a log for `owner` and returns its address.
     pub(crate) fn allocate(&mut self, log: LogId, owner: RawSummary) -> Result<Address> {
         let place = self.take_block(log, owner)?;
@@ -92,6 +113,7 @@ impl Volume {
         if log == LogId::of(SegmentKind::WarmNode) {
             self.look_behind_checkpoint();
         }
+        self.leave_page(log);
         if self.logs[log].offset >= BLOCKS_PER_SEGMENT || self.logs[log].rests {
             self.roll_log(log)?;
         }

@@ -112,18 +112,14 @@ impl Volume {
     }
 }
 
-/// The log goes on where the checkpoint left it, or at the next flash page: what a power cut interrupted may have been written to the rest of this one,
-/// and a device that is written to in front of that may lose what the page held before. The warm node log is not moved: the chain begins there.
+/// The log goes on where the checkpoint left it. Of the warm node log, from which the chain begins, it is known later whether it may.
 fn open_log(kind: SegmentKind, log: LoadedLog, table: &SegmentTable, page: FlashPage) -> ActiveLog {
     // A log that fills slack may be recorded there again as long as it writes nothing. The chain's begins where it stands, so it goes on in
     // another segment, as one does that has live blocks ahead of it.
     let rests = log.in_slack && kind != SegmentKind::WarmNode;
     let is_blocked = log.in_slack || table.live_blocks(log.segment).any(|offset| offset >= log.offset);
-    let offset = match log.offset {
-        _ if is_blocked && !rests => BLOCKS_PER_SEGMENT,
-        offset if rests || kind == SegmentKind::WarmNode => offset,
-        offset => offset.next_multiple_of(page.blocks()),
-    };
+    let offset = if is_blocked && !rests { BLOCKS_PER_SEGMENT } else { log.offset };
+    let within_page = !rests && kind != SegmentKind::WarmNode && !offset.is_multiple_of(page.blocks());
     let slack = rests.then(|| table.dead_places(log.segment));
     ActiveLog {
         segment: log.segment,
@@ -132,6 +128,7 @@ fn open_log(kind: SegmentKind, log: LoadedLog, table: &SegmentTable, page: Flash
         summary: log.summary,
         is_summary_written: false,
         rests,
+        within_page,
         left: false,
     }
 }

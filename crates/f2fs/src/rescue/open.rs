@@ -119,6 +119,7 @@ fn no_logs() -> [ActiveLog; 6] {
         summary: RawSummaryBlock::empty(TYPE_DATA),
         is_summary_written: false,
         rests: false,
+        within_page: false,
         left: false,
     })
 }
