@@ -576,7 +576,7 @@ mod tests {
             ("placement=dac,logs=4", "placement `dac` does not work with logs=4; use logs=6"),
             (
                 "groups=4",
-                "`groups=` is for placement=sfs or sfs-log or sfs-sepbit or dac or mdc; `static` has groups of its own",
+                "`groups=` is for placement=sfs or sfs-log or sfs-sepbit or dac or mdc; `run-length` has groups of its own",
             ),
             ("placement=sfs,groups=9", "placement `sfs` has 1 to 8 groups, not 9"),
             ("placement=sfs,groups=many", "expected a number of groups"),
@@ -585,7 +585,7 @@ mod tests {
             ("touches=often", "each or once or reads"),
             (
                 "victim=cost-hotness",
-                "`static` tells nothing: use placement=sfs, mdc, hazard or auto, or another policy",
+                "`run-length` tells nothing: use placement=sfs, mdc, hazard or auto, or another policy",
             ),
             ("background_victim=auto,placement=dac", "`background_victim=auto` weighs what a placement learns"),
             ("victim=oldest", "declining-cost or hazard or auto or cost-hotness or timestamp"),
