@@ -173,3 +173,30 @@ impl Failure {
         }
     }
 }
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    /// A device that gets the second block of a flash page first may lose it when the first one comes.
+    #[test]
+    fn writes_to_one_flash_page_are_made_in_order() {
+        const BLOCK: u64 = BLOCK_SIZE as u64;
+        // Blocks 2 to 5 are a page, and 6 to 9; the fourth write touches the last block of one and the first of the other.
+        let mut queue = Queue::of(FlashPages { bytes: 4 * BLOCK, from: 2 * BLOCK });
+        for (number, (first, blocks)) in (0..).zip([(2, 1), (3, 1), (0, 2), (5, 2), (10, 1)]) {
+            let place = Place { number, offset: first * BLOCK, may_join: false };
+            queue.add(place, Source::Slices(&[&vec![7; blocks * BLOCK_SIZE]]));
+        }
+        let mut begin_all = || {
+            let mut begun = Vec::new();
+            while let Next::Make(write) = queue.next(u64::MAX) {
+                begun.push(write);
+            }
+            let blocks: Vec<u64> = begun.iter().map(|write| write.offset / BLOCK).collect();
+            begun.into_iter().for_each(|write| _ = queue.complete(write));
+            blocks
+        };
+        assert_eq!([begin_all(), begin_all(), begin_all()], [vec![2], vec![3, 0], vec![5, 10]]);
+    }
+}

@@ -316,28 +316,6 @@ fn a_write_waits_for_any_under_way_that_it_overlaps() {
     assert!(matches!(writes.next(u64::MAX), Next::Make(write) if write.offset == 5 * BLOCK));
 }
 
-/// A device that gets the second block of a flash page first may lose it when the first one comes.
-#[test]
-fn writes_to_one_flash_page_are_made_in_order() {
-    let pages = FlashPages { bytes: 4 * BLOCK, from: 2 * BLOCK };
-    let queue = Submission::new(Arc::new(MemoryDevice::new(16 * BLOCK, 512)), pages);
-    // Blocks 2 to 5 are a page, and 6 to 9. The fourth write touches the first page's last block.
-    [(2, 1), (3, 1), (0, 2), (5, 2), (10, 1)].iter().for_each(|&(first, blocks)| {
-        assert!(queue.stage(first * BLOCK, Source::Slices(&[&vec![7; (blocks * BLOCK) as usize]])).unwrap());
-    });
-    let mut writes = queue.queue.lock();
-    let mut begin_all = || {
-        let mut begun = Vec::new();
-        while let Next::Make(write) = writes.next(u64::MAX) {
-            begun.push(write);
-        }
-        let blocks: Vec<u64> = begun.iter().map(|write| write.offset / BLOCK).collect();
-        begun.into_iter().for_each(|write| _ = writes.complete(write));
-        blocks
-    };
-    assert_eq!([begin_all(), begin_all(), begin_all()], [vec![2], vec![3, 0], vec![5, 10]]);
-}
-
 /// Whoever waits for another's write hears that it failed.
 #[test]
 fn those_who_wait_for_a_write_that_fails_get_its_error() {
