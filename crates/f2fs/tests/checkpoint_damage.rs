@@ -15,6 +15,7 @@ use basalt_f2fs::checkpoint::pack::read_pack;
 use basalt_f2fs::layout::checkpoint::CheckpointFlags;
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::{F2fs, Geometry, OpenOptions, SystemClock};
+use basalt_segments::slack::FlashPage;
 use basalt_testkit::rng::Rng;
 use basalt_vfs::{Caller, FileSystem};
 use packs::{
@@ -51,6 +52,37 @@ fn a_flipped_byte_in_an_end_of_the_newest_checkpoint_loses_nothing() {
             if byte % 5 == 0 {
                 mend_both_ways(&device, &what);
             }
+        }
+    }
+}
+
+/// Where the flash page is known, each mount leaves the rest of a page out.
+#[test]
+fn a_volume_that_was_mounted_often_loses_nothing_either() {
+    let volume = Arc::new(fresh());
+    let flash_page = FlashPage::of_bytes(16 << 10).unwrap();
+    for mount in 0..30 {
+        let options = OpenOptions { background_cleaning: false, flash_page, ..OpenOptions::default() };
+        let fs = F2fs::open(volume.clone(), options, Arc::new(SystemClock)).unwrap();
+        if mount == 0 {
+            make(&fs, 0, FILES);
+            fs.create(fs.root(), b"again", &FILE, &Caller::default()).unwrap();
+        }
+        let again = fs.lookup(fs.root(), b"again").unwrap().ino;
+        fs.write(again, 0, &[mount; BLOCK as usize], false).unwrap();
+        fs.close().unwrap();
+    }
+    assert!(look(&volume).faults.is_empty());
+    for (which, end) in ends(&volume).into_iter().enumerate() {
+        for byte in (0..192).step_by(5) {
+            let device = volume.snapshot();
+            flip(&device, end * BLOCK + byte, 0x15);
+            let report = look(&device);
+            let kinds: Vec<FaultKind> = report.faults.iter().map(|fault| fault.kind).collect();
+            // As above.
+            let is_known = kinds == [FaultKind::CheckpointEnd] || which == 1 && kinds == [FaultKind::CheckpointPack];
+            let counted = (report.counts.files, rescued_files(&device));
+            assert!(is_known && counted == (FILES + 1, FILES), "end {which}, byte {byte}: {kinds:?}, {counted:?}");
         }
     }
 }

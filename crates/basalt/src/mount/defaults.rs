@@ -27,7 +27,8 @@ pub(super) const fn reclaim(class: DeviceClass) -> Reclaim {
 }
 
 /// The flash page that a device of this class is taken to have.
-pub(super) fn flash_page(class: DeviceClass) -> FlashPage {
+#[must_use]
+pub fn flash_page(class: DeviceClass) -> FlashPage {
     match class {
         DeviceClass::Emmc | DeviceClass::Sd => FlashPage::of_bytes(CARD_PAGE_BYTES).unwrap_or_default(),
         DeviceClass::Ssd | DeviceClass::Hdd => FlashPage::BLOCK,

@@ -51,9 +51,13 @@ impl Profile {
         class_of(device).into()
     }
 
-    /// What a file says is for its own device: the class is that which the kernel says.
-    pub(super) fn on(self, device: &FileDevice) -> Profile {
-        if self.from == Profile::FILE { Profile { class: class_of(device), ..self } } else { self }
+    /// What a file says, for a device of this class. `basalt lab profile` measures no flash page: no smaller one is taken than that of the class.
+    pub(super) fn on(self, class: DeviceClass) -> Profile {
+        if self.from != Profile::FILE {
+            return self;
+        }
+        let flash_page = std::cmp::max_by_key(self.flash_page, defaults::flash_page(class), |page| page.blocks());
+        Profile { class, flash_page, ..self }
     }
 
     /// Learns how long requests to the device take, from now on, where they go to the device itself: those to an image file are over when the page
@@ -176,6 +180,20 @@ mod tests {
         let (_kept, path) =
             file("card", &preset("sd-b").unwrap().with_flash_page(16 << 10).unwrap().to_toml().unwrap());
         assert_eq!(Profile::parse(&path).unwrap().flash_page.bytes(), 16 << 10);
+    }
+
+    #[test]
+    fn no_file_makes_the_flash_page_smaller_than_that_of_the_class() {
+        let page_on = |class: DeviceClass, model: &DeviceModel| {
+            let (_kept, path) = file("card", &model.to_toml().unwrap());
+            let profile = Profile::parse(&path).unwrap().on(class);
+            (profile.class, profile.flash_page.bytes() >> 10)
+        };
+        // As `basalt lab profile` writes it.
+        let measured = preset("sd-b").unwrap();
+        assert_eq!(page_on(DeviceClass::Emmc, &measured), (DeviceClass::Emmc, 16));
+        assert_eq!(page_on(DeviceClass::Ssd, &measured), (DeviceClass::Ssd, 4));
+        assert_eq!(page_on(DeviceClass::Sd, &measured.with_flash_page(64 << 10).unwrap()), (DeviceClass::Sd, 64));
     }
 
     #[test]

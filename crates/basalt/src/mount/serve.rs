@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::counters::Counters;
 use super::recorded::Device;
 use super::watcher::Watcher;
-use super::{MountChoices, Profile, signals};
+use super::{MountChoices, Profile, class_of, signals};
 use crate::failure::{Failure, Word};
 use crate::mounts;
 use crate::output::tell;
@@ -146,7 +146,7 @@ fn open_device(job: &Job) -> Result<FileDevice, Failure> {
 /// What the device is taken for. Where plans are made by it and nobody has said what it is, better is learned in use.
 fn profile(job: &Job, device: &Device) -> Profile {
     if let Some(profile) = &job.choices.profile {
-        return profile.clone().on(device.file());
+        return profile.clone().on(class_of(device.file()));
     }
     let (profile, engine) = (Profile::of(device.file()), &job.choices.engine);
     let is_planned = job.choices.reclaim_on(&profile) == Reclaim::Partial && !engine.read_only && !engine.rescue;

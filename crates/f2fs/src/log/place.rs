@@ -92,13 +92,21 @@ impl Volume {
 
     /// Lets a log that opening found within a flash page go on at the next one. One of nodes goes on in another segment: the pack before tells a damaged
     /// journal of the NAT by the nodes that a log has written since, and other nodes may lie in the rest of the page.
-    fn leave_page(&mut self, log: LogId) {
+    ///
+    /// What is left out is dead, and said to be of `owner`, whose block comes next: a checkpoint that has blocks without one looks damaged.
+    fn leave_page(&mut self, log: LogId, owner: RawSummary) {
         let page = self.options.flash_page.blocks();
         let active = &mut self.logs[log];
-        if std::mem::take(&mut active.within_page) {
-            let is_of_nodes = self.table.kind(active.segment).is_node();
-            active.offset = if is_of_nodes { BLOCKS_PER_SEGMENT } else { active.offset.next_multiple_of(page) };
+        if !std::mem::take(&mut active.within_page) {
+            return;
         }
+        if self.table.kind(active.segment).is_node() {
+            active.offset = BLOCKS_PER_SEGMENT;
+            return;
+        }
+        let left = active.offset;
+        active.offset = left.next_multiple_of(page);
+        active.summary.entries[left as usize..active.offset as usize].fill(owner);
     }
 
     /// Takes the next block of a log for `owner` and returns its address.
@@ -113,7 +121,7 @@ impl Volume {
         if log == LogId::of(SegmentKind::WarmNode) {
             self.look_behind_checkpoint();
         }
-        self.leave_page(log);
+        self.leave_page(log, owner);
         if self.logs[log].offset >= BLOCKS_PER_SEGMENT || self.logs[log].rests {
             self.roll_log(log)?;
         }
