@@ -228,8 +228,8 @@ const KNOWN: &[Known] = &[
     with_value(
         "flash_page",
         "SIZE",
-        "flash page of the device: dead blocks are written again only where none of their page is needed (as the file of `profile=` says, 16K on cards \
-         and eMMC, or 4K)",
+        "flash page of the device: dead blocks are written again only where none of their page is needed (16K on cards and eMMC, 4K elsewhere, \
+         or what the file of `profile=` says where that is larger)",
         |choices, value| {
             let page = u32::try_from(size::parse(value)?).ok().and_then(FlashPage::of_bytes);
             choices.flash_page = Some(page.ok_or("expected a power of two, at most 256K")?);
