@@ -11,6 +11,7 @@ use basalt_segments::slack::{DeviceTimes, SlackBatch, SlackPlan, are_better_empt
 use basalt_segments::{BLOCKS_PER_SEGMENT, LogId, MainBlock, Promise, Quiet, Segment, SegmentKind, Slack, SlackPlaces};
 use zerocopy::FromBytes;
 
+use super::stock::ENOUGH;
 use crate::error::{Error, Result};
 use crate::layout::Nid;
 use crate::layout::summary::{JOURNAL_SIZE, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
@@ -80,18 +81,21 @@ impl Volume {
         }
         match self.find_slack() {
             Some(found) if found.iter().any(|found| !found.is_empty()) => SlackStep::HandOut(found),
-            Some(_)
-                if self.runs_short() && !self.slack.prefers_cleaning() && self.would_find_slack_behind_checkpoint() =>
-            {
-                SlackStep::Checkpoint
-            }
+            Some(_) if self.runs_short() && !self.slack.prefers_cleaning() => self.step_without_slack(),
             _ => SlackStep::Wait,
         }
     }
 
-    /// Whether there may be slack once a checkpoint holds.
-    fn would_find_slack_behind_checkpoint(&self) -> bool {
-        self.is_held_by_checkpoint() && self.table.has_dead_places(LEAST)
+    /// What comes next where logs are short of slack, and none is found: a checkpoint, if it brings enough that they are not. Otherwise cleaning must not
+    /// count on slack, where it has the choice.
+    fn step_without_slack(&mut self) -> SlackStep {
+        if self.is_held_by_checkpoint() && self.table.with_dead_places(LEAST, ENOUGH) == ENOUGH {
+            return SlackStep::Checkpoint;
+        }
+        if self.options.reclaim == Reclaim::Partial {
+            self.slack.note_preference(true, self.load().written);
+        }
+        SlackStep::Wait
     }
 
     /// Whether logs that write data may find no slack before more is ready.

@@ -5,6 +5,8 @@ use basalt_segments::{Segment, SegmentTable, Slack};
 
 /// Segments of data that are reserved at a time, and of nodes: more would be no victims.
 const RESERVED: [usize; 2] = [12, 2];
+/// So many segments of data, and logs find some until more is ready: one request that writes back can fill a third of what there should be.
+pub(super) const ENOUGH: usize = RESERVED[0] / 3 + 1;
 /// Blocks written until the next search, which goes through the whole table.
 const NEXT_SEARCH: u64 = 64;
 /// The same where there was not enough: more may have died by then.
@@ -67,10 +69,9 @@ impl SlackStock {
         }
     }
 
-    /// Whether logs that write data may find none before more is ready: a third of what there should be holds, which one request that writes back
-    /// can fill.
+    /// Whether logs that write data may find none before more is ready.
     pub(super) fn runs_short(&self, holds: impl Fn(&Slack) -> bool) -> bool {
-        self.stock[0].iter().filter(|slack| holds(slack)).count() * 3 <= RESERVED[0]
+        self.stock[0].iter().filter(|slack| holds(slack)).count() < ENOUGH
     }
 
     /// Takes all.

@@ -267,15 +267,15 @@ impl SegmentTable {
         found.into_iter().map(|(_, segment)| segment).collect()
     }
 
-    /// Whether a dirty segment has at least so many blocks that are dead, needed or not, in [whole pages](Self::align_slack).
+    /// Dirty segments with at least so many blocks that are dead, needed or not, in [whole pages](Self::align_slack); counted up to `most`.
     #[must_use]
-    pub fn has_dead_places(&self, least: u32) -> bool {
+    pub fn with_dead_places(&self, least: u32, most: usize) -> usize {
         let dead_in_pages = |segment: Segment| {
             let dead = self.maps[segment.index()].words(self.live[segment.index()]).map(|word| !word);
             self.flash_page.whole(&dead).iter().map(|word| word.count_ones()).sum::<u32>()
         };
-        let mut dirty = Segment::all(self.segments()).filter(|segment| self.state(*segment) == SegmentState::Dirty);
-        dirty.any(|segment| dead_in_pages(segment) >= least)
+        let dirty = Segment::all(self.segments()).filter(|segment| self.state(*segment) == SegmentState::Dirty);
+        dirty.filter(|&segment| dead_in_pages(segment) >= least).take(most).count()
     }
 
     /// Blocks of slack in a segment.
@@ -416,6 +416,15 @@ mod tests {
         assert_eq!(first(&mut table, 5), [4, 5, 6, 7, 12]);
         let most = |table: &SegmentTable, least| table.most_slack(false, least, 9, &|_| false).len();
         assert_eq!([504, 505].map(|least| most(&table, least)), [1, 0], "125 pages of 4 and one more");
+        die(&mut table, 8);
+        die(&mut table, 9);
+        assert_eq!([504, 505].map(|least| most(&table, least)), [1, 0], "the checkpoint needs both");
+        assert_eq!(
+            [508, 509].map(|least| table.with_dead_places(least, 9)),
+            [1, 0],
+            "dead they are, and page 2 with them"
+        );
+        assert_eq!(table.with_dead_places(1, 0), 0);
     }
 
     #[test]
