@@ -3,7 +3,7 @@
 mod support;
 
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use basalt_testkit::loopdev::LoopDevice;
 use basalt_testkit::skip;
@@ -54,7 +54,7 @@ fn leaves_nothing_behind_when_it_fails() {
     basalt(["mkfs", "--size", "1M", &image]).fails(1, &[&image, "1 segment per section: at least"]);
     basalt(["mkfs", "--size", "0", &image]).fails(2, &["--size", "0 bytes"]);
     assert!(!scratch.path("image").exists());
-    basalt(["mkfs", "--size", "64M", "-s", "0", &image]).fails(1, &[]);
+    basalt(["mkfs", "--size", "64M", "-s", "0", &image]).fails(2, &["a number from 1 to 4096"]);
     assert!(!scratch.path("image").exists());
     basalt(["mkfs", "--size", "64M", "-L", &"x".repeat(600), &image]).fails(1, &["label"]);
     assert!(!scratch.path("image").exists());
@@ -113,4 +113,49 @@ fn formats_block_devices() {
         drop(device);
         basalt(["fsck", image.to_str().unwrap()]).ok();
     }
+}
+
+/// As on a partition: what counts is where the disk begins.
+#[test]
+fn sections_are_aligned_to_the_disk_of_a_partition() {
+    if !skip::root_or_skip() || !skip::tools_or_skip(&["losetup", "fsck.f2fs"]) {
+        return;
+    }
+    const START: u64 = 1 << 20;
+    let scratch = Scratch::new();
+    let disk = scratch.path("disk");
+    File::create(&disk).unwrap().set_len(START + (80 << 20)).unwrap();
+    let device = LoopDevice::attach_with(&disk, &["--offset", &START.to_string()]).expect("a loop device");
+    let name = device.path().to_str().unwrap();
+    let would = basalt(["mkfs", "-n", "--json", "-s", "2", name]).json();
+    let made = basalt(["mkfs", "--json", "-s", "2", name]).json();
+    assert_eq!(would["segments"], made["segments"]);
+    // The superblock's `segment0_blkaddr` and `main_blkaddr`.
+    for field in [72, 92] {
+        let mut address = [0; 4];
+        File::open(&disk).unwrap().read_exact_at(&mut address, START + 1024 + field).unwrap();
+        let place = START + u64::from(u32::from_le_bytes(address)) * 4096;
+        assert!(place.is_multiple_of(4 << 20), "the field at {field} leads to byte {place} of the disk");
+    }
+    let checked = std::process::Command::new("fsck.f2fs").args(["--dry-run", name]).output().unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+    basalt(["fsck", name]).ok();
+}
+
+#[test]
+fn sections_follow_the_erase_unit_where_they_cost_little() {
+    let scratch = Scratch::new();
+    let sections = |size: &str, unit: &str| {
+        let made =
+            basalt(["mkfs", "-n", "--json", "--size", size, "--erase-unit", unit, &scratch.text("image")]).json();
+        made["main_segments"].as_f64().unwrap() / made["sections"].as_f64().unwrap()
+    };
+    assert_eq!(sections("16G", "4M"), 2.0);
+    assert_eq!(sections("16G", "512K"), 1.0);
+    assert_eq!(sections("16G", "5M"), 1.0, "no whole segments");
+    assert_eq!(sections("1G", "4M"), 1.0, "6 % of the room is too much");
+    assert_eq!(sections("32G", "24M"), 4.0, "12 segments cost 6 % of the room, and 6 more than 3 %");
+    assert_eq!(sections("128G", "24M"), 12.0);
+    let image = scratch.text("image");
+    basalt(["mkfs", "-n", "-s", "2", "--erase-unit", "4M", "--size", "1G", &image]).fails(2, &["--erase-unit"]);
 }

@@ -119,6 +119,20 @@ impl FileDevice {
         Hardware::of(behind::Identity::of(&self.file.metadata().ok()?), &self.path)
     }
 
+    /// Bytes of the disk in front of a partition, or of the image in front of what a loop device takes of it. 0 for anything else.
+    pub fn disk_offset(&self) -> u64 {
+        self.place().map_or(0, |place| place.offset)
+    }
+
+    /// Bytes that the disk erases together, where the kernel tells: of SD cards and eMMC (`preferred_erase_size`).
+    pub fn erase_unit(&self) -> Option<u64> {
+        self.place()?.erase_unit
+    }
+
+    fn place(&self) -> Option<hardware::Place> {
+        hardware::Place::of(behind::Identity::of(&self.file.metadata().ok()?), &self.path)
+    }
+
     /// Whether it is a block device, not an image file.
     pub fn is_block_device(&self) -> bool {
         self.kind == Kind::BlockDevice

@@ -93,8 +93,13 @@ impl MemoryDevice {
     /// A device of `size` bytes that reads as zeros. `sector_size` is what [`BlockDevice::sector_size`] reports,
     /// rounded up to a power of two of at least 512; requests need no alignment.
     pub fn new(size: u64, sector_size: u32) -> Self {
+        MemoryDevice::named("memory", size, sector_size)
+    }
+
+    /// As [`new`](Self::new), with a name for messages.
+    pub fn named(name: impl Into<String>, size: u64, sector_size: u32) -> Self {
         MemoryDevice {
-            name: "memory".to_owned(),
+            name: name.into(),
             size,
             sector_size: sector_size.clamp(512, 1 << 16).next_power_of_two(),
             shards: std::array::from_fn(|_| RwLock::default()),

@@ -226,11 +226,50 @@ fn old_content_does_not_shine_through() {
 }
 
 #[test]
+fn sections_of_a_partition_begin_at_multiples_of_their_size_on_the_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("image");
+    for (per_section, disk_offset) in [(1, MIB), (1, 4 * MIB), (2, MIB), (2, 2 * MIB), (3, 5 * MIB), (8, 15 * MIB)] {
+        let options = FormatOptions {
+            disk_offset,
+            journal_bytes: FormatOptions::DEFAULT_JOURNAL_BYTES,
+            ..options(per_section, FormatOptions::DEFAULT_FEATURES)
+        };
+        let _ = std::fs::remove_file(&path);
+        make(&path, 300 * MIB + 4096, &options).unwrap();
+        let sb: RawSuperblock = read(&open(&path), SUPERBLOCK_OFFSET);
+        let section = u64::from(per_section) * 2 * MIB;
+        for address in [sb.segment0_blkaddr, sb.main_blkaddr] {
+            let place = disk_offset + u64::from(address.get()) * 4096;
+            assert!(place.is_multiple_of(section), "{per_section} segments a section, {disk_offset}: at {place}");
+        }
+        let front = u64::from(sb.segment0_blkaddr.get()) * 4096;
+        assert!((MIB..section + MIB).contains(&front), "{front} bytes in front of segment 0");
+        assert_fsck_clean(&path);
+    }
+}
+
+#[test]
+fn a_device_that_begins_between_mebibytes_is_laid_out_as_a_disk() {
+    let layout = |disk_offset| {
+        let device = MemoryDevice::new(300 * MIB, 512);
+        let options = FormatOptions { disk_offset, ..FormatOptions::default() };
+        format(&device, &options, &mut |_, _| ()).unwrap();
+        let sb: RawSuperblock = read(&device, SUPERBLOCK_OFFSET);
+        (sb.segment0_blkaddr.get(), sb.main_blkaddr.get(), sb.segment_count.get())
+    };
+    assert_eq!(layout(63 * 512), layout(0));
+    assert_eq!(layout(34 * 512), layout(0));
+}
+
+#[test]
 fn a_device_too_small_is_told_the_least_size() {
-    for (per_section, percent) in [(1, None), (2, None), (4, None), (16, None), (1, Some(20.0))] {
-        let least = minimum_size(per_section, percent).unwrap();
+    for (per_section, percent, disk_offset) in
+        [(1, None, 0), (2, None, 0), (4, None, MIB), (16, None, 0), (1, Some(20.0), 2 * MIB), (1, None, MIB)]
+    {
+        let least = minimum_size(per_section, percent, disk_offset).unwrap();
         let mut options = options(per_section, FormatOptions::DEFAULT_FEATURES);
-        options.overprovision_percent = percent;
+        (options.overprovision_percent, options.disk_offset) = (percent, disk_offset);
         let device = MemoryDevice::new(least - 4096, 512);
         let error = format(&device, &options, &mut |_, _| ()).unwrap_err().to_string();
         assert!(error.contains(&format!("({least} bytes)")), "{error}");

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use basalt_device::{BlockDevice, FileDevice, MemoryDevice, OpenOptions};
+use basalt_f2fs::format::plan::segments_of_erase_unit;
 use basalt_f2fs::format::{FormatOptions, FormatReport, format};
 use basalt_f2fs::layout::superblock::Features;
 use basalt_f2fs::probe::{Content, identify, probe};
@@ -36,9 +37,14 @@ pub struct Args {
     #[arg(long, value_name = "UUID")]
     uuid: Option<uuid::Uuid>,
 
-    /// Segments of 2 MiB in a section, the unit of cleaning
-    #[arg(short = 's', long, value_name = "N", default_value = "1")]
-    segments_per_section: u32,
+    /// Segments of 2 MiB in a section, the unit of cleaning [default: those of the erase unit, or of a part of it if all would cost more than
+    /// 3 % of the room; 1 where it is not known]
+    #[arg(short = 's', long, value_name = "N", value_parser = segments_per_section, conflicts_with = "erase_unit")]
+    segments_per_section: Option<u32>,
+
+    /// What the device erases together: of an SD card its allocation unit [default: what the kernel tells of SD cards and eMMC]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    erase_unit: Option<u64>,
 
     /// Percent kept back for cleaning, beyond the sections that it needs to go on, as mkfs.f2fs counts it [default: the value that leaves
     /// most room for files]
@@ -109,7 +115,7 @@ fn make(args: &Args) -> Result<FormatReport, Failure> {
     } else {
         open_existing(args)?
     };
-    let made = format_device(args, &device, !device.is_block_device());
+    let made = format_device(args, &device, &Flash::of(&device), !device.is_block_device());
     if made.is_err() && is_new {
         // It was made above and holds nothing. Why there is no volume is what the user needs to know.
         let _ = std::fs::remove_file(path);
@@ -120,14 +126,15 @@ fn make(args: &Args) -> Result<FormatReport, Failure> {
 /// Does everything in memory, where nothing but zeros takes no room.
 fn rehearse(args: &Args) -> Result<FormatReport, Failure> {
     let path = &args.target.path;
-    let size = if is_missing(path) || is_empty_file(path) {
-        needed_size(args)?
+    let (size, flash) = if is_missing(path) || is_empty_file(path) {
+        (needed_size(args)?, Flash::default())
     } else {
         let device = args.target.open_shared()?;
         check_content(args, &device)?;
-        wanted_size(args, &device)?
+        (wanted_size(args, &device)?, Flash::of(&device))
     };
-    format_device(args, &MemoryDevice::new(size, MEMORY_SECTOR), true)
+    let rehearsal = MemoryDevice::named(path.display().to_string(), size, MEMORY_SECTOR);
+    format_device(args, &rehearsal, &flash, true)
 }
 
 /// Opens what is there, unless it holds something, with the size that was asked for.
@@ -203,11 +210,34 @@ fn is_empty_file(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0)
 }
 
-fn format_device(args: &Args, device: &dyn BlockDevice, reads_zeros: bool) -> Result<FormatReport, Failure> {
+/// Where the target lies on flash, as far as the kernel tells.
+#[derive(Default)]
+struct Flash {
+    /// Bytes of the disk in front of it.
+    offset: u64,
+    erase_unit: Option<u64>,
+}
+
+impl Flash {
+    fn of(device: &FileDevice) -> Flash {
+        Flash { offset: device.disk_offset(), erase_unit: device.erase_unit() }
+    }
+}
+
+fn format_device(
+    args: &Args,
+    device: &dyn BlockDevice,
+    flash: &Flash,
+    reads_zeros: bool,
+) -> Result<FormatReport, Failure> {
+    let erase_unit = args.erase_unit.or(flash.erase_unit);
     let me = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let options = FormatOptions {
         label: args.label.clone(),
-        segments_per_section: args.segments_per_section,
+        segments_per_section: args.segments_per_section.unwrap_or_else(|| {
+            erase_unit.map_or(1, |unit| segments_of_erase_unit(device.size(), flash.offset, unit, args.overprovision))
+        }),
+        disk_offset: flash.offset,
         overprovision_percent: args.overprovision,
         features: match args.features {
             Some(features) => features,
@@ -248,10 +278,21 @@ fn describe(args: &Args, report: &FormatReport, output: &mut Output) -> Result<(
         report.overprovision_percent
     ))?;
     output.line(format_args!(
-        "  segments   {} of 2 MiB, {} for files, {} sections",
-        report.segments, report.main_segments, report.sections
+        "  segments   {} of 2 MiB, {} for files, in {} sections of {}",
+        report.segments,
+        report.main_segments,
+        report.sections,
+        size::human(main / u64::from(report.sections.max(1)))
     ))?;
     output.line(format_args!("  journal    {}", super::tune::journal_size(report.journal_bytes)))
+}
+
+fn segments_per_section(text: &str) -> Result<u32, String> {
+    let most = FormatOptions::SEGMENTS_PER_SECTION_MAX;
+    text.parse()
+        .ok()
+        .filter(|count| (1..=most).contains(count))
+        .ok_or_else(|| format!("expected a number from 1 to {most}"))
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -259,7 +300,7 @@ fn percent(text: &str) -> Result<f64, String> {
     number
         .ok()
         .filter(|percent| (0.01..100.0).contains(percent))
-        .ok_or_else(|| "expected a percentage above 0 and below 100".to_owned())
+        .ok_or_else(|| "expected a percentage of at least 0.01, and below 100".to_owned())
 }
 
 fn parse_features(text: &str) -> Result<Features, String> {

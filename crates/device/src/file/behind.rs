@@ -207,7 +207,8 @@ pub(super) fn parse_device_number(text: &str, radix: u32) -> Option<u64> {
     Some(makedev(u32::from_str_radix(major, radix).ok()?, u32::from_str_radix(minor, radix).ok()?))
 }
 
-fn number(path: &Path) -> Option<u64> {
+/// The number in a file of sysfs.
+pub(super) fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 

@@ -25,6 +25,8 @@ const BITMAP_BYTES: u32 = (CHECKSUM_OFFSET - BITMAP_OFFSET) as u32;
 const BITMAP_BYTES_PER_SEGMENT: u32 = BLOCKS_PER_SEGMENT / 8;
 /// Most segments of a volume (16 TiB).
 pub(super) const SEGMENTS_MAX: u64 = 8_388_608;
+/// Fewest blocks in front of segment 0.
+const FRONT_LEAST: u32 = BLOCKS_PER_SEGMENT / 2;
 /// Logs.
 pub(super) const LOGS: u32 = 6;
 
@@ -45,13 +47,24 @@ pub(crate) struct Areas {
     pub payload: u32,
 }
 
-/// Segments behind the aligned start, in whole sections; `None` if there is not even one section.
-pub(super) fn segments_of(size: u64, per_section: u32) -> Option<u32> {
+/// Blocks in front of segment 0 of a device that begins so many bytes into its disk. They hold the superblocks, the cleaning journal and the
+/// hotness records. Segment 0 begins a section's size, or a multiple of it, into the disk, as mkfs.f2fs has it: what erases flash in
+/// units of that size erases whole sections. A device that begins elsewhere than partitions do, at a multiple of 1 MiB, is taken for one that
+/// begins where the disk does.
+pub(super) fn front_blocks(offset: u64, per_section: u32) -> u32 {
+    let section = per_section << SEGMENT_BITS;
+    let blocks = if offset.is_multiple_of(1 << 20) { offset >> BLOCK_BITS } else { 0 };
+    // Less than a section.
+    let front = section - (blocks % u64::from(section)) as u32;
+    if front < FRONT_LEAST { front + section } else { front }
+}
+
+/// Segments behind these blocks, in whole sections; `None` if there is not even one section.
+pub(super) fn segments_of(size: u64, front: u32, per_section: u32) -> Option<u32> {
     let section = u64::from(per_section);
     // Addresses end below those that mean something else.
     let size = size.min((u64::from(u32::MAX) - 1) << BLOCK_BITS);
-    // The first section's room in front of segment 0 holds the superblocks.
-    let segments = size.checked_sub(section * SEGMENT_SIZE)? / SEGMENT_SIZE;
+    let segments = size.checked_sub(u64::from(front) << BLOCK_BITS)? / SEGMENT_SIZE;
     let segments = segments.min(SEGMENTS_MAX) / section * section;
     u32::try_from(segments).ok().filter(|&segments| segments > 0)
 }
@@ -98,12 +111,13 @@ pub(super) fn place_logs(sections: u32, per_section: u32) -> [u32; LOGS as usize
 /// The blocks at which logs of a new volume of `size` bytes begin, wherever a mkfs puts them: as `place_logs` does, and, as mkfs.f2fs
 /// does with `-a 1`, in the last four sections. Nothing if there is no such volume.
 pub(crate) fn possible_logs(size: u64, per_section: u32) -> Vec<u32> {
-    let areas = segments_of(size, per_section).and_then(|segments| divide(segments, per_section));
+    let front = front_blocks(0, per_section);
+    let areas = segments_of(size, front, per_section).and_then(|segments| divide(segments, per_section));
     let Some(areas) = areas.filter(|areas| areas.main / per_section > LOGS) else { return Vec::new() };
     let sections = areas.main / per_section;
-    let front = per_section + areas.total - areas.main;
+    let metadata = areas.total - areas.main;
     let last = (sections - 4..sections).map(|section| section * per_section);
     // The last segments of 16 TiB have no address.
-    let address = |segment: u32| u32::try_from(u64::from(front + segment) << SEGMENT_BITS).ok();
+    let address = |segment: u32| u32::try_from(u64::from(front) + (u64::from(metadata + segment) << SEGMENT_BITS)).ok();
     place_logs(sections, per_section).into_iter().chain(last).filter_map(address).collect()
 }

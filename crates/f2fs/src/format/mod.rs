@@ -42,6 +42,8 @@ pub struct FormatOptions {
     pub label: String,
     /// Segments (2 MiB each) in a section, the unit of cleaning; at least 1.
     pub segments_per_section: u32,
+    /// Bytes of the disk in front of the device, if it is a partition: sections begin at multiples of their size on the disk.
+    pub disk_offset: u64,
     /// Share of the main area kept back for cleaning, in percent; `None` chooses what leaves most to the user, as
     /// mkfs.f2fs does.
     pub overprovision_percent: Option<f64>,
@@ -74,6 +76,9 @@ impl FormatOptions {
     /// Journaling", IEEE Access 2021, figure 6).
     pub const DEFAULT_JOURNAL_BYTES: u64 = 256 << 10;
 
+    /// Most segments in a section that make sense: 8 GiB.
+    pub const SEGMENTS_PER_SECTION_MAX: u32 = 4096;
+
     /// Features that a volume can be made with.
     pub const POSSIBLE_FEATURES: Features = Self::DEFAULT_FEATURES
         .union(Features::FLEXIBLE_INLINE_XATTR)
@@ -88,6 +93,7 @@ impl Default for FormatOptions {
         FormatOptions {
             label: String::new(),
             segments_per_section: 1,
+            disk_offset: 0,
             overprovision_percent: None,
             features: Self::DEFAULT_FEATURES,
             uuid: None,

@@ -4,7 +4,7 @@ use basalt_device::BlockDevice;
 use zerocopy::FromZeros;
 use zerocopy::little_endian::U16;
 
-use super::areas::{Areas, LOGS, SEGMENT_SIZE, SEGMENTS_MAX, divide, place_logs, segments_of};
+use super::areas::{Areas, LOGS, SEGMENT_SIZE, SEGMENTS_MAX, divide, front_blocks, place_logs, segments_of};
 use super::{FormatOptions, unsupported};
 use crate::error::Result;
 use crate::geometry::Geometry;
@@ -12,9 +12,6 @@ use crate::journal::area::Area;
 use crate::layout::crc::crc;
 use crate::layout::superblock::{EXTENSION_MAX, Features, MAGIC, RawSuperblock};
 use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, Ino, Nid, SEGMENT_BITS};
-
-/// Most segments in a section that make sense: 8 GiB.
-const SEGMENTS_PER_SECTION_MAX: u32 = 4096;
 
 /// File name extensions whose data goes to the cold log (media, archives, documents: written once). mkfs.f2fs's list.
 const COLD_EXTENSIONS: [&str; 36] = [
@@ -68,10 +65,11 @@ impl Plan {
     pub fn new(device: &dyn BlockDevice, options: &FormatOptions) -> Result<Plan> {
         check_options(device, options)?;
         let per_section = options.segments_per_section;
-        let Some((areas, reserve)) = segments_of(device.size(), per_section)
+        let front = front_blocks(options.disk_offset, per_section);
+        let Some((areas, reserve)) = segments_of(device.size(), front, per_section)
             .and_then(|segments| fit(segments, per_section, options.overprovision_percent))
         else {
-            let least = minimum_size(per_section, options.overprovision_percent);
+            let least = minimum_size(per_section, options.overprovision_percent, options.disk_offset);
             let reason = match least {
                 Some(least) => format!(
                     "{} bytes are too few for a volume with {per_section} segment{} per section: at least {} MiB ({least} bytes)",
@@ -83,7 +81,7 @@ impl Plan {
             };
             return Err(unsupported(device, reason));
         };
-        let mut superblock = superblock(device, options, areas);
+        let mut superblock = superblock(device, options, front, areas);
         set_extensions(&mut superblock);
         let journal_blocks = journal_blocks(device, options, &superblock)?;
         let lost_found =
@@ -131,10 +129,11 @@ fn check_options(device: &dyn BlockDevice, options: &FormatOptions) -> Result<()
     if features.intersects(extra) && !features.contains(Features::EXTRA_ATTR) {
         return Err(unsupported(device, "features that are kept in extra attributes need extra_attr"));
     }
-    if !(1..=SEGMENTS_PER_SECTION_MAX).contains(&options.segments_per_section) {
+    let most = FormatOptions::SEGMENTS_PER_SECTION_MAX;
+    if !(1..=most).contains(&options.segments_per_section) {
         return Err(unsupported(
             device,
-            format!("{} segments per section, expected 1 to {SEGMENTS_PER_SECTION_MAX}", options.segments_per_section),
+            format!("{} segments per section, expected 1 to {most}", options.segments_per_section),
         ));
     }
     if options.overprovision_percent.is_some_and(|percent| !(0.01..100.0).contains(&percent)) {
@@ -149,13 +148,37 @@ fn check_options(device: &dyn BlockDevice, options: &FormatOptions) -> Result<()
     Ok(())
 }
 
-/// The least device size in bytes on which a volume fits.
-pub fn minimum_size(per_section: u32, percent: Option<f64>) -> Option<u64> {
+/// How much of the room for files larger sections may cost, in percent.
+const SECTIONS_COST_MOST: u64 = 3;
+
+/// How many segments a section best has on a device of `size` bytes, `disk_offset` bytes into its disk, that erases `erase_unit` bytes together: those of
+/// the unit, so that cleaning frees what is erased as a whole. The reserve counts in sections, so where that would cost more than 3 % of the room for
+/// files, those of the largest part of it that does not; 1 where there is none.
+#[must_use]
+pub fn segments_of_erase_unit(size: u64, disk_offset: u64, erase_unit: u64, percent: Option<f64>) -> u32 {
+    if !erase_unit.is_multiple_of(SEGMENT_SIZE) {
+        return 1;
+    }
+    let room = |per_section| {
+        let segments = segments_of(size, front_blocks(disk_offset, per_section), per_section)?;
+        let (areas, reserve) = fit(segments, per_section, percent)?;
+        Some(u64::from(areas.main - reserve.overprovision))
+    };
+    let least = room(1).unwrap_or(u64::MAX).saturating_mul(100 - SECTIONS_COST_MOST);
+    let unit = erase_unit / SEGMENT_SIZE;
+    let most = u64::from(FormatOptions::SEGMENTS_PER_SECTION_MAX).min(unit) as u32;
+    let parts = (2..=most).rev().filter(|&segments| unit.is_multiple_of(u64::from(segments)));
+    parts.into_iter().find(|&segments| room(segments).is_some_and(|room| room * 100 >= least)).unwrap_or(1)
+}
+
+/// The least size in bytes of a device, which begins so many bytes into its disk, on which a volume fits.
+pub fn minimum_size(per_section: u32, percent: Option<f64>, disk_offset: u64) -> Option<u64> {
+    let front = u64::from(front_blocks(disk_offset, per_section)) << BLOCK_BITS;
     (1..=SEGMENTS_MAX as u32 / per_section)
         .map(|sections| sections * per_section)
         .take(1 << 16)
         .find(|&segments| fit(segments, per_section, percent).is_some())
-        .map(|segments| u64::from(segments + per_section) * SEGMENT_SIZE)
+        .map(|segments| front + u64::from(segments) * SEGMENT_SIZE)
 }
 
 /// Divides `segments` among the areas; `None` if it cannot be done.
@@ -197,7 +220,7 @@ fn best_overprovision(main: u32, per_section: u32) -> Option<f64> {
     best
 }
 
-fn superblock(device: &dyn BlockDevice, options: &FormatOptions, areas: Areas) -> RawSuperblock {
+fn superblock(device: &dyn BlockDevice, options: &FormatOptions, front: u32, areas: Areas) -> RawSuperblock {
     let mut sb = RawSuperblock::new_zeroed();
     let sector_bits = device.sector_size().trailing_zeros();
     sb.magic.set(MAGIC);
@@ -210,7 +233,7 @@ fn superblock(device: &dyn BlockDevice, options: &FormatOptions, areas: Areas) -
     sb.segs_per_sec.set(options.segments_per_section);
     sb.secs_per_zone.set(1);
     sb.block_count.set(device.size() >> BLOCK_BITS);
-    set_areas(&mut sb, options.segments_per_section, areas);
+    set_areas(&mut sb, front, options.segments_per_section, areas);
     sb.node_ino = Ino::NODE.into();
     sb.meta_ino = Ino::META.into();
     sb.root_ino = Ino::ROOT.into();
@@ -239,7 +262,7 @@ fn journal_blocks(device: &dyn BlockDevice, options: &FormatOptions, sb: &RawSup
     }
 }
 
-fn set_areas(sb: &mut RawSuperblock, per_section: u32, areas: Areas) {
+fn set_areas(sb: &mut RawSuperblock, front: u32, per_section: u32, areas: Areas) {
     sb.segment_count.set(areas.total);
     sb.section_count.set(areas.main / per_section);
     sb.segment_count_ckpt.set(2);
@@ -247,7 +270,7 @@ fn set_areas(sb: &mut RawSuperblock, per_section: u32, areas: Areas) {
     sb.segment_count_nat.set(areas.nat);
     sb.segment_count_ssa.set(areas.ssa);
     sb.segment_count_main.set(areas.main);
-    let mut at = per_section << SEGMENT_BITS;
+    let mut at = front;
     sb.segment0_blkaddr.set(at);
     for (address, segments) in [
         (&mut sb.cp_blkaddr, 2),
