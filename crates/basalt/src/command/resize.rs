@@ -10,7 +10,7 @@ use basalt_vfs::FileSystem;
 use serde::Serialize;
 
 use crate::failure::{DONE, Failure, Outcome};
-use crate::mount::{class_of, flash_page};
+use crate::mount::flash_page_of;
 use crate::output::Output;
 use crate::progress::{Progress, Unit};
 use crate::size;
@@ -106,7 +106,7 @@ fn change(args: &Args) -> Result<Report, Failure> {
     let before = device.size();
     let device = if size > before { set_length(args, device, size)? } else { device };
     let is_cut_off = is_cut_off(args, &device, size);
-    let options = OpenOptions { flash_page: flash_page(class_of(&device)), ..OpenOptions::default() };
+    let options = OpenOptions { flash_page: flash_page_of(&device), ..OpenOptions::default() };
     let device: Arc<dyn BlockDevice> = Arc::new(device);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let done = resize(&device, size, &options, &clock, &mut |stage, done, total| {
@@ -153,7 +153,7 @@ fn is_cut_off(args: &Args, device: &FileDevice, size: u64) -> bool {
 
 /// Opened and closed once: what the last user left unfinished counts in the minimum.
 fn settled(args: &Args, device: FileDevice) -> Result<FileDevice, Failure> {
-    let flash_page = flash_page(class_of(&device));
+    let flash_page = flash_page_of(&device);
     let device = Arc::new(device);
     let options = OpenOptions { journal: false, flash_page, ..OpenOptions::default() };
     let fs = F2fs::open(device.clone(), options, Arc::new(SystemClock)).map_err(|error| failure(args, &error))?;

@@ -27,8 +27,7 @@ pub(super) const fn reclaim(class: DeviceClass) -> Reclaim {
 }
 
 /// The flash page that a device of this class is taken to have.
-#[must_use]
-pub fn flash_page(class: DeviceClass) -> FlashPage {
+pub(super) fn flash_page(class: DeviceClass) -> FlashPage {
     match class {
         DeviceClass::Emmc | DeviceClass::Sd => FlashPage::of_bytes(CARD_PAGE_BYTES).unwrap_or_default(),
         DeviceClass::Ssd | DeviceClass::Hdd => FlashPage::BLOCK,

@@ -27,6 +27,6 @@ pub(crate) mod signals;
 mod syslog;
 pub mod watcher;
 
-pub use defaults::{MountDefaults, flash_page};
+pub use defaults::MountDefaults;
 pub use options::MountChoices;
-pub use profile::{Profile, class_of};
+pub use profile::{Profile, class_of, flash_page_of};

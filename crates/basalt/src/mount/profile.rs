@@ -125,6 +125,12 @@ pub fn class_of(device: &FileDevice) -> DeviceClass {
     }
 }
 
+/// The flash page that a device is taken to have, by its class.
+#[must_use]
+pub fn flash_page_of(device: &FileDevice) -> FlashPage {
+    defaults::flash_page(class_of(device))
+}
+
 fn load(path: &Path) -> Result<DeviceModel, String> {
     // A pipe would be waited for, and is empty when the server reads it.
     if fs::metadata(path).is_ok_and(|found| !found.is_file()) {

@@ -7,7 +7,7 @@ use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_vfs::FileSystem;
 
 use crate::failure::Failure;
-use crate::mount::{class_of, flash_page};
+use crate::mount::flash_page_of;
 use crate::output::tell;
 use crate::target::Target;
 
@@ -38,7 +38,7 @@ pub fn open_to_write(target: &Target) -> Result<OpenVolume, Failure> {
     let device = target.open_exclusive()?;
     // Whether all of it is there or nothing new is told by the exit code: flushes on the way gain nothing.
     let defaults = OpenOptions::default();
-    let flash_page = flash_page(class_of(&device));
+    let flash_page = flash_page_of(&device);
     let options = OpenOptions { commit_interval: defaults.checkpoint_interval, flash_page, ..defaults };
     let volume = open(target, Arc::new(device), options)?;
     if volume.fs.is_writable() {
