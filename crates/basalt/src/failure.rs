@@ -86,7 +86,7 @@ impl Failure {
                 failure.hint(format_args!("run as root, or change the permissions of {name}"))
             }
             DeviceError::Open { source: Some(source), .. } if Errno::from_io_error(source) == Some(Errno::ROFS) => {
-                failure.hint("use `basalt mount -o ro` or `basalt fsck`")
+                failure.hint("nothing can be written to it; `basalt mount -o ro`, `ls`, `get` and `fsck` only read")
             }
             _ => failure,
         }

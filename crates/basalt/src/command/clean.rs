@@ -16,14 +16,16 @@ use crate::progress::{Progress, Unit};
 /// Moves live blocks together and so makes sections free, which are what new data is written to. Without options, goes on until no section has more than 5 %
 /// to gain. Others use the volume meanwhile. It wears the device a little: a volume that is idle is cleaned by itself where that is worth it.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit codes: 0 done, 1 failed, or less is free than --until-free asks for, 2 wrong arguments.")]
+#[command(
+    after_help = "Exit codes: 0 done, 1 failed, or less is free than --until-free asks for and nothing more to gain, 2 wrong arguments."
+)]
 pub struct Args {
     /// Directory on the mounted volume
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: PathBuf,
 
-    /// Empty at most so many sections
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Empty at most so many sections; with --until-free, stop at whichever comes first
+    #[arg(long, value_name = "N", value_parser = count)]
     sections: Option<u32>,
 
     /// Stop as soon as so many percent of all sections are free
@@ -37,6 +39,10 @@ pub struct Args {
     /// Print what was done as JSON
     #[arg(long)]
     json: bool,
+}
+
+fn count(text: &str) -> Result<u32, String> {
+    text.parse().ok().filter(|&count| count > 0).ok_or_else(|| "expected a number, 1 or more".to_owned())
 }
 
 /// A share that a volume can have free.
@@ -96,8 +102,9 @@ pub fn run(args: &Args) -> Outcome {
         ))?;
     }
     output.finish()?;
+    let is_at_limit = args.sections.is_some_and(|most| report.sections_emptied >= u64::from(most));
     match args.until_free {
-        Some(wanted) if args.sections.is_none() && report.free_percent() < wanted => Err(Failure::at(
+        Some(wanted) if !is_at_limit && report.free_percent() < wanted => Err(Failure::at(
             args.directory.display(),
             format!(
                 "only {:.1} % of the sections are free, and no other has more than 5 % to gain",
@@ -122,10 +129,10 @@ fn clean(args: &Args) -> Result<Report, Failure> {
             return Ok(report);
         }
         let emptied = ask(u32::try_from(left).unwrap_or(u32::MAX))?;
+        report.add(&emptied);
         if emptied.sections == 0 {
             return Ok(report);
         }
-        report.add(&emptied);
         progress.update(report.sections_emptied, args.sections.map_or(0, u64::from));
     }
 }

@@ -114,7 +114,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut output = Output::new();
     if args.json {
         output.json(&report)?;
-    } else if !args.quiet {
+    } else if !args.quiet && (report.files > 0 || report.failed == 0) {
         print(&mut output, args, &report)?;
     }
     output.finish()?;

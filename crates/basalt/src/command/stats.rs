@@ -109,7 +109,7 @@ fn failure(args: &Args, error: &AskError) -> Failure {
         AskError::NotBasalt(_) => failure.hint("`findmnt -t fuse.basalt,fuseblk.basalt` lists Basalt's mounts"),
         AskError::Gone(_) => failure.hint(format_args!("`basalt umount {directory}` removes the dead mount")),
         AskError::NoSocket(_) => failure.hint("the process has ended or has no counters; see the system log"),
-        AskError::Denied { .. } => failure.hint("run as one of them"),
+        AskError::Denied { .. } => failure,
         AskError::Silent { .. } => failure.hint("it may be stopped, or the machine may be overloaded"),
         AskError::Path { .. } | AskError::Answer { .. } => failure,
     }

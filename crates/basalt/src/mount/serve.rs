@@ -193,7 +193,10 @@ fn open_volume(job: &Job, device: Arc<dyn BlockDevice>, profile: &Profile) -> Re
     match F2fs::open(device.clone(), engine, Arc::new(SystemClock)) {
         Ok(fs) => Ok(Opened::Volume(Arc::new(fs))),
         Err(error) if rescues => {
-            job.warn(&format!("{path}: {error}; rescue: searching the whole volume for files, which takes a while"));
+            let error = error.to_string();
+            // Errors of the device begin with its name.
+            let place = if error.starts_with(&*path.to_string()) { String::new() } else { format!("{path}: ") };
+            job.warn(&format!("{place}{error}; rescue: searching the whole volume for files, which takes a while"));
             search(job, device)
         }
         Err(error) => Err(Failure::volume(&job.target, &error)),
@@ -250,6 +253,7 @@ fn serve_counters(job: &Job, engine: Option<Arc<dyn Engine>>, profile: &Profile,
         keep_free: job.choices.engine.keep_free.name().to_owned(),
         reclaim: job.choices.reclaim_on(profile).name().to_owned(),
         profile: profile.name.clone(),
+        flash_page_bytes: Some(job.choices.engine_on(profile).flash_page.bytes()),
         planned_by: None,
     };
     Counters::serve(&engine, mount, profile.clone()).unwrap_or_else(|error| {

@@ -69,6 +69,9 @@ pub struct MountFacts {
     /// What the device is like: `profile=`, or what the kernel says that it is.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub profile: String,
+    /// Bytes of the flash page that the device is taken to have: `flash_page=`, or what the profile says. Those of a block where nobody knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flash_page_bytes: Option<u32>,
     /// What `reclaim=partial` plans by.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub planned_by: Option<PlannedBy>,
@@ -169,6 +172,7 @@ pub(super) mod tests {
             keep_free: "adaptive".into(),
             reclaim: "slack".into(),
             profile: "sd".into(),
+            flash_page_bytes: Some(16 << 10),
             planned_by: Some(PlannedBy { from: "requests".into(), write_1_ns: 3_413_000, write_512_ns: 173_000_000 }),
         };
         let volume = VolumeFacts { label: "photos\u{1b}".into(), uuid: "0000-1".into() };

@@ -97,6 +97,16 @@ fn facts(document: &Document) -> Vec<String> {
             ),
         );
     }
+    if let Some(bytes) = mount.flash_page_bytes {
+        row(
+            "flash page",
+            if u64::from(bytes) <= u64::from(live.block_size) {
+                "not known, or a block".to_owned()
+            } else {
+                human(u64::from(bytes))
+            },
+        );
+    }
     if let Some(planned) = &mount.planned_by {
         let from = match &*planned.from {
             "requests" => "measured in use",
@@ -323,6 +333,18 @@ fn cleaning(counters: &Counters, unit: Unit, change: Option<&Change>) -> Vec<Str
 mod tests {
     use super::super::document::tests::{example, recorded};
     use super::*;
+
+    #[test]
+    fn a_flash_page_is_shown_where_it_is_known() {
+        let mut document = example();
+        let mut line = |bytes| {
+            document.mount.flash_page_bytes = bytes;
+            facts(&document).into_iter().find(|line| line.starts_with("flash page"))
+        };
+        assert_eq!(line(Some(16 << 10)).unwrap(), "flash page      16 KiB");
+        assert_eq!(line(Some(4096)).unwrap(), "flash page      not known, or a block");
+        assert_eq!(line(None), None, "an older Basalt serves the mount");
+    }
 
     #[test]
     fn device_times_say_how_they_are_known() {

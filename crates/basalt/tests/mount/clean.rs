@@ -65,8 +65,26 @@ fn cleaning_makes_sections_free_and_keeps_what_is_there() {
     let again = clean(&["--json"]).json();
     assert!(number(&again, "sections_emptied") <= 2.0, "{again}");
     assert!(number(&again, "free_sections") * 2.0 > number(&again, "sections"), "{again}");
-    clean(&["--until-free", "99", "--quiet"]).fails(1, &["only ", " % of the sections are free", "; delete files"]);
+    for limit in [&[][..], &["--sections", "50"]] {
+        let arguments = [&["--until-free", "99", "--quiet"], limit].concat();
+        clean(&arguments).fails(1, &["only ", " % of the sections are free", "; delete files"]);
+    }
     expect_content(&volume, &files);
+}
+
+/// What was deleted is dead, but the last checkpoint needs it.
+#[test]
+fn cleaning_frees_what_was_just_deleted() {
+    let Some(volume) = Volume::with_options("128M", "background_gc=off") else { return };
+    for name in ["left", "deleted"] {
+        fs::write(volume.path(name), vec![1; 40 << 20]).unwrap();
+    }
+    basalt(["sync".as_ref(), volume.root().as_os_str()]).ok();
+    let before = free_sections(&volume);
+    fs::remove_file(volume.path("deleted")).unwrap();
+    basalt(["clean".as_ref(), volume.root().as_os_str()]).ok();
+    let after = free_sections(&volume);
+    assert!(after >= before + 18.0, "{before} sections were free, {after} are, and 20 were deleted");
 }
 
 #[test]
