@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use basalt_segments::cleaning::KeepFree;
-use basalt_segments::placement::{self, PlacementOptions};
+use basalt_segments::placement::{self, PlacementOptions, RunLength};
 use basalt_segments::slack::{DeviceClass, DeviceTimes, FlashPage};
 use basalt_segments::{CostBenefit, Greedy, Touches, VictimPolicy};
 
@@ -200,7 +200,28 @@ impl Default for OpenOptions {
     }
 }
 
+/// Bytes of the flash page that cards and eMMC are taken to have, which seldom tell.
+const CARD_PAGE_BYTES: u32 = 16 << 10;
+
 impl OpenOptions {
+    /// What suits a device of this class, as `basalt mount` opens volumes: placement `run-length`, and by class where logs go on when free segments run
+    /// short, the flash page, and what the device takes for runs of blocks. The choice follows from measurements: docs/policies.md, "Defaults".
+    #[must_use]
+    pub fn for_class(class: DeviceClass) -> OpenOptions {
+        let (reclaim, page_bytes) = match class {
+            DeviceClass::Emmc => (Reclaim::Partial, CARD_PAGE_BYTES),
+            DeviceClass::Sd => (Reclaim::Clean, CARD_PAGE_BYTES),
+            DeviceClass::Ssd | DeviceClass::Hdd => (Reclaim::Clean, FlashPage::BLOCK.bytes()),
+        };
+        OpenOptions {
+            placement: placement::by_name(RunLength::NAME).unwrap_or_default(),
+            reclaim,
+            flash_page: FlashPage::of_bytes(page_bytes).unwrap_or_default(),
+            times: class.device_times(),
+            ..OpenOptions::default()
+        }
+    }
+
     /// What the placement is made with.
     #[must_use]
     pub fn placement_options(&self) -> PlacementOptions {

@@ -227,7 +227,7 @@ fn old_content_does_not_shine_through() {
 
 #[test]
 fn sections_of_a_partition_begin_at_multiples_of_their_size_on_the_disk() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = basalt_testkit::scratch::directory().unwrap();
     let path = directory.path().join("image");
     for (per_section, disk_offset) in [(1, MIB), (1, 4 * MIB), (2, MIB), (2, 2 * MIB), (3, 5 * MIB), (8, 15 * MIB)] {
         let options = FormatOptions {
@@ -237,7 +237,7 @@ fn sections_of_a_partition_begin_at_multiples_of_their_size_on_the_disk() {
         };
         let _ = std::fs::remove_file(&path);
         make(&path, 300 * MIB + 4096, &options).unwrap();
-        let sb: RawSuperblock = read(&open(&path), SUPERBLOCK_OFFSET);
+        let sb: RawSuperblock = read(&open(&path), SUPERBLOCK_OFFSET as u64);
         let section = u64::from(per_section) * 2 * MIB;
         for address in [sb.segment0_blkaddr, sb.main_blkaddr] {
             let place = disk_offset + u64::from(address.get()) * 4096;
@@ -255,7 +255,7 @@ fn a_device_that_begins_between_mebibytes_is_laid_out_as_a_disk() {
         let device = MemoryDevice::new(300 * MIB, 512);
         let options = FormatOptions { disk_offset, ..FormatOptions::default() };
         format(&device, &options, &mut |_, _| ()).unwrap();
-        let sb: RawSuperblock = read(&device, SUPERBLOCK_OFFSET);
+        let sb: RawSuperblock = read(&device, SUPERBLOCK_OFFSET as u64);
         (sb.segment0_blkaddr.get(), sb.main_blkaddr.get(), sb.segment_count.get())
     };
     assert_eq!(layout(63 * 512), layout(0));

@@ -17,8 +17,8 @@ pub mod ftl;
 pub mod profile;
 
 pub use device::{
-    ChipModel, Cost, DeviceModel, DeviceStatistics, FORGETTABLE, ForgetfulDevice, KindStatistics, LayerReport, Meter,
-    ModelError, TimedDevice, VirtualClock, chip, chips, find, preset, preset_text, presets,
+    ChipModel, Cost, DeviceKind, DeviceModel, DeviceStatistics, FORGETTABLE, ForgetfulDevice, KindStatistics,
+    LayerReport, Meter, ModelError, TimedDevice, VirtualClock, chip, chips, find, preset, preset_text, presets,
 };
 pub use ftl::{
     Fast, FastOptions, FtlError, FtlStatistics, Geometry, GeometryError, GeometryOptions, PageLevel, PageLevelOptions,

@@ -1,37 +1,23 @@
-//! What a mount does where no option says otherwise: by the class of the device.
-//!
-//! The choice follows from measurements: docs/policies.md, "Defaults".
+//! What a mount does where no option says otherwise: [`OpenOptions::for_class`], and with `logs=2` what is possible.
 
 use basalt_f2fs::{OpenOptions, Reclaim};
 use basalt_segments::placement::Policy;
 use basalt_segments::slack::{DeviceClass, FlashPage};
 use serde::Serialize;
 
-use super::policies;
-
-/// The flash page that cards and eMMC are taken to have, which seldom tell: 16 KiB.
-const CARD_PAGE_BYTES: u32 = 16 << 10;
-
 /// The placement of a mount with so many logs. With 2 there is one for all data, so only F2FS's own will do.
 pub(super) fn placement(logs: u8) -> &'static Policy {
-    let default = OpenOptions::default().placement;
-    if logs == 2 { default } else { policies::placement("run-length").unwrap_or(default) }
+    if logs == 2 { OpenOptions::default().placement } else { OpenOptions::for_class(DeviceClass::default()).placement }
 }
 
 /// Where logs go on when free segments run short, on a device of this class.
-pub(super) const fn reclaim(class: DeviceClass) -> Reclaim {
-    match class {
-        DeviceClass::Emmc => Reclaim::Partial,
-        DeviceClass::Ssd | DeviceClass::Sd | DeviceClass::Hdd => Reclaim::Clean,
-    }
+pub(super) fn reclaim(class: DeviceClass) -> Reclaim {
+    OpenOptions::for_class(class).reclaim
 }
 
 /// The flash page that a device of this class is taken to have.
 pub(super) fn flash_page(class: DeviceClass) -> FlashPage {
-    match class {
-        DeviceClass::Emmc | DeviceClass::Sd => FlashPage::of_bytes(CARD_PAGE_BYTES).unwrap_or_default(),
-        DeviceClass::Ssd | DeviceClass::Hdd => FlashPage::BLOCK,
-    }
+    OpenOptions::for_class(class).flash_page
 }
 
 /// What a mount does by default on a device of a class.
@@ -55,15 +41,15 @@ impl MountDefaults {
     /// Those of a class.
     #[must_use]
     pub fn of(class: DeviceClass) -> MountDefaults {
-        let options = OpenOptions::default();
-        let placement = placement(options.logs);
+        let options = OpenOptions::for_class(class);
+        let placement = options.placement;
         MountDefaults {
             class: class.name(),
             placement: placement.name,
             victim: placement.victim.unwrap_or(options.victim).name().to_owned(),
             background_victim: options.background_victim.name().to_owned(),
-            reclaim: reclaim(class).name(),
-            flash_page_bytes: flash_page(class).bytes(),
+            reclaim: options.reclaim.name(),
+            flash_page_bytes: options.flash_page.bytes(),
         }
     }
 }

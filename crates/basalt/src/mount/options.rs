@@ -4,13 +4,11 @@ mod known;
 
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use basalt_f2fs::{Atime, Deltas, OpenOptions, Reclaim};
-use basalt_segments::cleaning::KeepFree;
+use basalt_f2fs::{Atime, OpenOptions, Reclaim};
+use basalt_segments::VictimPolicy;
 use basalt_segments::placement::Policy;
 use basalt_segments::slack::FlashPage;
-use basalt_segments::{Touches, VictimPolicy};
 use tracing::level_filters::LevelFilter;
 
 use self::known::{IGNORED, IGNORED_PREFIXES, KNOWN};
@@ -178,6 +176,10 @@ pub fn help() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use basalt_f2fs::Deltas;
+    use basalt_segments::cleaning::KeepFree;
     use basalt_segments::slack::DeviceClass;
 
     use super::*;

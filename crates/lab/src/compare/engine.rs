@@ -11,10 +11,12 @@ use basalt_f2fs::{Clock, F2fs, OpenOptions};
 use basalt_flash::{DeviceModel, TimedDevice, VirtualClock};
 use basalt_uml::RequestsWriter;
 use basalt_vfs::{FileSystem, Time};
-use basalt_workloads::{Error, Event, Observer, Phase, VfsFiles, WorkloadReport, by_name, run as run_workload};
+use basalt_workloads::{
+    Error, Event, Observer, PageCache, PageCacheSettings, Phase, VfsFiles, WorkloadReport, by_name, run as run_workload,
+};
 
 use super::log::LoggedDevice;
-use crate::peers::{GuestTask, PeerRun, Stop, guest};
+use crate::peers::{self, GuestTask, PeerRun, Stop, guest};
 
 /// When the volume's time begins: 2020-09-13, so that it is no date that means something else.
 const EPOCH_SECONDS: i64 = 1_600_000_000;
@@ -35,8 +37,8 @@ impl Clock for EngineClock {
     }
 }
 
-/// Formats a volume with the defaults of `basalt mkfs`, opens it with these options, runs the task's workload, and
-/// closes it. Time passes as the device's requests take it, and never besides: the same task gives the same requests.
+/// Formats a volume with the defaults of `basalt mkfs`, opens it with these options, runs the task's workload behind a page cache as large as the
+/// memory of the others' machine, and closes it. Time passes as the device's requests take it, and never besides: the same task gives the same requests.
 ///
 /// # Errors
 /// When the image or the recording cannot be made. What the engine or the workload says is in the result.
@@ -94,7 +96,9 @@ impl Session<'_> {
         let clock = Arc::new(EngineClock(self.clock.clone()));
         let engine = F2fs::open(device, options, clock).map_err(failed)?;
         let mut workload = by_name(&task.workload, &task.settings).map_err(failed)?;
-        let mut files = VfsFiles::new(&engine);
+        let cache = PageCacheSettings::new(u64::from(peers::MEMORY_MIB) << 20);
+        let clock = self.clock.clone();
+        let mut files = VfsFiles::with_page_cache(&engine, PageCache::new(cache, move || clock.now()));
         let reached = "prepare phase".to_owned();
         let mut watcher = Watcher { session: self, engine: &engine, next_tick: 0, operations: 0, reached, stop: None };
         let outcome = run_workload(&mut *workload, &task.settings, &mut files, &mut watcher);

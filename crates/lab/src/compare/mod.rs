@@ -161,7 +161,7 @@ impl Comparison {
         let scaled = scale::workload(workload, &self.settings);
         let settings = scale::settings(&scaled, &self.settings);
         let task = GuestTask { workload: scaled, settings, requests: requests.to_owned() };
-        let (run, cut) = match system.options() {
+        let (run, cut) = match system.options(&self.device) {
             Ok(options) => (engine::run(&task, options, &self.device, &self.place, self.limit, watch)?, None),
             Err(peer) => {
                 let machine = Machine { program: &self.program, place: &self.place, limit: self.limit };

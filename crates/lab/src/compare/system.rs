@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use basalt_f2fs::OpenOptions;
+use basalt_flash::{DeviceKind, DeviceModel};
 use basalt_segments::placement::Policy;
+use basalt_segments::slack::DeviceClass;
 
+use crate::engine::run_times;
 use crate::peers::Peer;
 
 /// What Basalt's F2FS is called; with a placement, that follows.
@@ -85,9 +88,9 @@ impl System {
         }
     }
 
-    /// How it is opened, if it is Basalt's.
-    pub(super) fn options(self) -> Result<OpenOptions, Peer> {
-        let options = OpenOptions::default();
+    /// How it is opened on such a device, if it is Basalt's: as a mount does it.
+    pub(super) fn options(self, device: &Arc<DeviceModel>) -> Result<OpenOptions, Peer> {
+        let options = OpenOptions { times: run_times(device), ..OpenOptions::for_class(class_of(device)) };
         match self {
             System::Basalt => Ok(options),
             System::Placed(Placed { placement, .. }) => {
@@ -95,6 +98,16 @@ impl System {
             }
             System::Peer(peer) => Err(peer),
         }
+    }
+}
+
+/// The class of a device, as the kernel would tell it.
+fn class_of(device: &DeviceModel) -> DeviceClass {
+    match device.kind {
+        DeviceKind::Disk => DeviceClass::Hdd,
+        DeviceKind::SdCard => DeviceClass::Sd,
+        DeviceKind::Emmc => DeviceClass::Emmc,
+        DeviceKind::Ssd | DeviceKind::UsbStick | DeviceKind::Other => DeviceClass::Ssd,
     }
 }
 
@@ -134,15 +147,27 @@ mod tests {
 
     #[test]
     fn a_placement_brings_its_victim_policy_along() {
+        let ssd = Arc::new(basalt_flash::preset("ssd-m").unwrap());
         let of = |name: &str| {
-            let options = name.parse::<System>().unwrap().options().unwrap();
+            let options = name.parse::<System>().unwrap().options(&ssd).unwrap();
             (options.placement.name, options.victim.name())
         };
-        assert_eq!(of("basalt"), ("static", "greedy"));
+        assert_eq!(of("basalt"), ("run-length", "greedy"));
+        assert_eq!(of("basalt-static"), ("static", "greedy"));
         assert_eq!(of("basalt-page-cache"), ("page-cache", "greedy"));
         assert_eq!(of("basalt-auto"), ("auto", "auto"));
         assert_eq!(of("basalt-sfs"), ("sfs", "cost-hotness"));
-        assert_eq!("ext4".parse::<System>().unwrap().options().err(), Some(Peer::Ext4));
+        assert_eq!("ext4".parse::<System>().unwrap().options(&ssd).err(), Some(Peer::Ext4));
+    }
+
+    #[test]
+    fn basalt_is_opened_as_a_mount_of_such_a_device() {
+        let of = |device: &str| {
+            let device = Arc::new(basalt_flash::preset(device).unwrap());
+            let options = System::Basalt.options(&device).unwrap();
+            (options.reclaim.name(), options.flash_page.bytes())
+        };
+        assert_eq!([of("emmc"), of("sd-b"), of("nvme")], [("partial", 16 << 10), ("clean", 16 << 10), ("clean", 4096)]);
     }
 
     #[test]

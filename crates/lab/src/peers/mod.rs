@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 pub use guest::{GuestEvent, GuestTask};
-pub use run::{Machine, PeerRun, Stop, run};
+pub use run::{MEMORY_MIB, Machine, PeerRun, Stop, run};
 pub use script::LONGEST_REQUEST;
 
 /// A file system of Linux.

@@ -12,7 +12,7 @@ use super::guest::{GuestEvent, GuestTask};
 use super::script::{self, MOUNT_POINT, NOT_MOUNTED, NOT_UNMOUNTED};
 
 /// Memory of the machine, in MiB. Half a GiB holds the dirty data of every workload, and not the volume.
-const MEMORY_MIB: u32 = 512;
+pub const MEMORY_MIB: u32 = 512;
 /// How often the caller is told how far the machine is.
 const WATCH_EVERY: Duration = Duration::from_millis(250);
 
