@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use basalt_device::{BlockDevice, FileDevice, MemoryDevice, OpenOptions};
+use basalt_device::{BlockDevice, FileDevice, Hardware, MemoryDevice, OpenOptions};
 use basalt_f2fs::format::plan::segments_of_erase_unit;
 use basalt_f2fs::format::{FormatOptions, FormatReport, format};
 use basalt_f2fs::layout::superblock::Features;
@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(short = 's', long, value_name = "N", value_parser = segments_per_section, conflicts_with = "erase_unit")]
     segments_per_section: Option<u32>,
 
-    /// What the device erases together: of an SD card its allocation unit [default: what the kernel tells of SD cards and eMMC]
+    /// What the device erases together: of an SD card its allocation unit [default: what the kernel tells of SD cards]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     erase_unit: Option<u64>,
 
@@ -220,7 +220,9 @@ struct Flash {
 
 impl Flash {
     fn of(device: &FileDevice) -> Flash {
-        Flash { offset: device.disk_offset(), erase_unit: device.erase_unit() }
+        // eMMC maps pages, as far as anybody knows, and gains little by it: docs/policies.md, "Sections and erase units".
+        let is_card = device.hardware() == Some(Hardware::SdCard);
+        Flash { offset: device.disk_offset(), erase_unit: device.erase_unit().filter(|_| is_card) }
     }
 }
 

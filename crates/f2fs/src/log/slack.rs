@@ -425,6 +425,42 @@ mod tests {
         assert!(!volume.return_slack(), "something is reserved still");
     }
 
+    /// A volume that lacks free segments, and in so many of its segments so many dead blocks that the last checkpoint needs.
+    fn held(segments: u64, blocks: usize) -> F2fs {
+        let device = Arc::new(MemoryDevice::new(128 << 20, 512));
+        let how = FormatOptions { discard_reads_zeros: true, journal_bytes: 0, ..FormatOptions::default() };
+        format(&*device, &how, &mut |_, _| ()).unwrap();
+        let options = OpenOptions { reclaim: Reclaim::Partial, background_cleaning: false, ..OpenOptions::default() };
+        let fs = F2fs::open(device, options, Arc::new(SystemClock)).unwrap();
+        let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
+        let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
+        let segment = vec![1; BLOCKS_PER_SEGMENT as usize * BLOCK_SIZE];
+        let mut written = 0;
+        while written <= segments || !fs.volume.lock().wants_slack() {
+            fs.write(ino, written * segment.len() as u64, &segment, false).unwrap();
+            fs.sync().unwrap();
+            written += 1;
+        }
+        for number in 0..segments {
+            fs.write(ino, number * segment.len() as u64, &segment[..blocks * BLOCK_SIZE], false).unwrap();
+        }
+        fs.sync_file(ino, false).unwrap();
+        fs
+    }
+
+    #[test]
+    fn without_enough_slack_behind_a_checkpoint_cleaning_does_not_count_on_any() {
+        for (segments, blocks, expected) in
+            [(8, 80, SlackStep::Checkpoint), (ENOUGH as u64 - 1, 200, SlackStep::Wait), (8, 20, SlackStep::Wait)]
+        {
+            let fs = held(segments, blocks);
+            let mut volume = fs.volume.lock();
+            volume.slack = crate::log::stock::SlackStock::default();
+            assert_eq!(volume.next_slack_step(SlackPace::Change), expected, "{segments} segments, {blocks} blocks");
+            assert_eq!(volume.slack.prefers_cleaning(), expected == SlackStep::Wait);
+        }
+    }
+
     /// Dead blocks of a page that is used in part are no slack, and need no owner: seals have none, nor has what was never written.
     #[test]
     fn the_slack_of_a_segment_that_a_log_left_within_a_page_is_filled() {

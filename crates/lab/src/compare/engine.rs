@@ -96,7 +96,9 @@ impl Session<'_> {
         let clock = Arc::new(EngineClock(self.clock.clone()));
         let engine = F2fs::open(device, options, clock).map_err(failed)?;
         let mut workload = by_name(&task.workload, &task.settings).map_err(failed)?;
-        let cache = PageCacheSettings::new(u64::from(peers::MEMORY_MIB) << 20);
+        // Linux writes back from a tenth on (`vm.dirty_background_ratio`); what expires by its real clock does not here.
+        let bytes = u64::from(peers::MEMORY_MIB) << 20;
+        let cache = PageCacheSettings { bytes, dirty_bytes: bytes / 10 };
         let clock = self.clock.clone();
         let mut files = VfsFiles::with_page_cache(&engine, PageCache::new(cache, move || clock.now()));
         let reached = "prepare phase".to_owned();
