@@ -79,7 +79,7 @@ fn basalt_alone_repeats_to_the_byte() {
 /// The same operations, and other places: a placement and its victim policy are those that the name says.
 #[test]
 fn placements_do_the_same_and_write_otherwise() {
-    let names = ["basalt", "basalt-static", "basalt-auto", "basalt-sfs-log"];
+    let names = ["basalt", "basalt-run-length", "basalt-auto", "basalt-sfs-log"];
     let load = ["--size", "128M", "--utilization", "85", "--age", "128M", "--measure", "64M"];
     let what = ["--workload", "zipf:0.99,set=30%", "--fs", &names.join(","), "--json"];
     let json = basalt(["lab", "compare"].iter().chain(&load).chain(&what)).ok();
@@ -88,7 +88,7 @@ fn placements_do_the_same_and_write_otherwise() {
     assert_eq!(of("fs"), names.map(|name| format!("{name:?}")));
     assert!(of("operation_hash").iter().all(|hash| *hash == of("operation_hash")[0]), "{json}");
     let written = of("written_bytes");
-    assert_eq!(written[0], written[1], "static is what is usual: {json}");
+    assert_eq!(written[0], written[1], "run-length is what mounts take: {json}");
     assert_eq!(written.iter().collect::<std::collections::BTreeSet<_>>().len(), 3, "{json}");
 }
 

@@ -202,11 +202,14 @@ fn the_first_checkpoint_is_newer_where_both_of_before_are_damaged() {
 #[test]
 fn the_first_checkpoint_is_newer_whatever_the_layout_of_before() {
     let mut bad = Vec::new();
-    for (before, after) in [(1, 8), (8, 1), (1, 2), (2, 1)] {
+    let layouts = [(1, 8, 0), (8, 1, 0), (1, 2, 0), (2, 1, 0), (1, 4, 1), (2, 1, 1), (1, 2, 5), (4, 1, 3)];
+    for (before, after, mebibytes) in layouts {
         let device = Arc::new(MemoryDevice::new(512 << 20, 512));
         let format_with = |segments_per_section| {
             let uuid = Some([7; 16]);
-            let options = FormatOptions { uuid, discard: false, segments_per_section, ..FormatOptions::default() };
+            let disk_offset = mebibytes << 20;
+            let options =
+                FormatOptions { uuid, discard: false, segments_per_section, disk_offset, ..FormatOptions::default() };
             format(&*device, &options, &mut |_, _| ()).unwrap();
         };
         format_with(before);
@@ -218,7 +221,7 @@ fn the_first_checkpoint_is_newer_whatever_the_layout_of_before() {
         if first <= last {
             let names = old_names_behind(device.snapshot());
             bad.push(format!(
-                "{before} segments a section, then {after}: {first} behind {last}, {} old names",
+                "{before} segments a section, then {after}, {mebibytes} MiB into the disk: {first} behind {last}, {} old names",
                 names.len()
             ));
         }

@@ -26,7 +26,7 @@ const BITMAP_BYTES_PER_SEGMENT: u32 = BLOCKS_PER_SEGMENT / 8;
 /// Most segments of a volume (16 TiB).
 pub(super) const SEGMENTS_MAX: u64 = 8_388_608;
 /// Fewest blocks in front of segment 0.
-const FRONT_LEAST: u32 = BLOCKS_PER_SEGMENT / 2;
+const FRONT_LEAST: u32 = BLOCKS_PER_SEGMENT;
 /// Logs.
 pub(super) const LOGS: u32 = 6;
 
@@ -108,10 +108,10 @@ pub(super) fn place_logs(sections: u32, per_section: u32) -> [u32; LOGS as usize
     logs
 }
 
-/// The blocks at which logs of a new volume of `size` bytes begin, wherever a mkfs puts them: as `place_logs` does, and, as mkfs.f2fs
-/// does with `-a 1`, in the last four sections. Nothing if there is no such volume.
-pub(crate) fn possible_logs(size: u64, per_section: u32) -> Vec<u32> {
-    let front = front_blocks(0, per_section);
+/// The blocks at which logs of a new volume of `size` bytes, so far into its disk, begin: as `place_logs` has them, and, as mkfs.f2fs does with `-a 1`,
+/// in the last four sections. Nothing if there is no such volume.
+pub(crate) fn possible_logs(size: u64, offset: u64, per_section: u32) -> Vec<u32> {
+    let front = front_blocks(offset, per_section);
     let areas = segments_of(size, front, per_section).and_then(|segments| divide(segments, per_section));
     let Some(areas) = areas.filter(|areas| areas.main / per_section > LOGS) else { return Vec::new() };
     let sections = areas.main / per_section;

@@ -1,5 +1,7 @@
 //! An earlier volume on the device: what remains of it must not be taken for the new one's.
 
+use std::ops::Range;
+
 use basalt_device::BlockDevice;
 
 use super::plan::Plan;
@@ -14,8 +16,10 @@ use crate::node::seen::recognise;
 const DISTANCE: u64 = 1 << 16;
 /// No volume gets so far. Later versions are somebody's invention, and leave none to come.
 const VERSION_MAX: u64 = 1 << 48;
-/// Segments at whose start a checkpoint is looked for, whatever the layout was: sections of up to 256 MiB.
-const HEADS: u32 = 128;
+/// Places at which a checkpoint is looked for, whatever the layout was: sections of up to 256 MiB.
+const HEADS: u32 = 256;
+/// How far they are apart: partitions begin at multiples of 1 MiB, and segments at multiples of 2 MiB of the disk.
+const HEAD_BLOCKS: u32 = BLOCKS_PER_SEGMENT / 2;
 /// Segments that are looked at for a node, where no checkpoint is left.
 const SAMPLES: u32 = 2048;
 
@@ -29,7 +33,7 @@ pub(super) struct Earlier {
 }
 
 impl Earlier {
-    /// Looks for checkpoints where the device's superblock and the plan have them, and at the starts of the first segments, and for nodes
+    /// Looks for checkpoints where the device's superblock and the plan have them, and where the first segments may begin, and for nodes
     /// if there are none. A block that cannot be read says nothing; formatting writes over it, or fails there.
     pub(super) fn find(device: &dyn BlockDevice, plan: &Plan) -> Earlier {
         let known = Geometry::read(device).ok().map(|(geometry, _)| geometry);
@@ -47,10 +51,14 @@ impl Earlier {
                 Err(_) => area.for_each(|address| earlier.look(device, address)),
             }
         }
-        let heads = (1..=HEADS).map(|segment| segment * BLOCKS_PER_SEGMENT).take_while(|address| *address < blocks);
+        let heads = (1..=HEADS).map(|head| head * HEAD_BLOCKS).take_while(|address| *address < blocks);
         heads.for_each(|head| earlier.look(device, Address::new(head)));
         if earlier.version.is_none() && (known.is_some() || is_written(device, planned.checkpoint)) {
-            earlier.look_for_nodes(device, known.as_ref().unwrap_or(&planned), blocks);
+            let within = |geometry: &Geometry| geometry.checkpoint.get() % BLOCKS_PER_SEGMENT;
+            let starts = known.as_ref().map_or_else(|| vec![0, HEAD_BLOCKS], |known| vec![within(known)]);
+            for start in starts {
+                earlier.look_for_nodes(device, known.as_ref().unwrap_or(&planned), start..blocks);
+            }
         }
         earlier
     }
@@ -77,14 +85,15 @@ impl Earlier {
         }
     }
 
-    /// Nodes carry the lower half of their checkpoint's version. A log's segment is full of them from its start.
-    fn look_for_nodes(&mut self, device: &dyn BlockDevice, geometry: &Geometry, blocks: u32) {
-        let segments = blocks / BLOCKS_PER_SEGMENT;
+    /// Looks at the starts of the segments that such a range may consist of. Nodes carry the lower half of their checkpoint's version, and a log's
+    /// segment is full of them from its start.
+    fn look_for_nodes(&mut self, device: &dyn BlockDevice, geometry: &Geometry, blocks: Range<u32>) {
+        let segments = blocks.end.saturating_sub(blocks.start) / BLOCKS_PER_SEGMENT;
         let samples = SAMPLES.min(segments);
         for sample in 0..samples {
             // Below the number of segments, which fits.
             let segment = (u64::from(segments) * u64::from(sample) / u64::from(samples)) as u32;
-            let address = Address::new(segment * BLOCKS_PER_SEGMENT);
+            let address = Address::new(blocks.start + segment * BLOCKS_PER_SEGMENT);
             let Ok(block) = read_blocks(device, address, 1) else { continue };
             if let Some(seen) = recognise(&block, geometry, false) {
                 self.note(address, u64::from(seen.version as u32));

@@ -8,7 +8,9 @@
 //! the holes is copied (in `clean`); a commit makes its places free of need; and then they are handed out.
 
 use basalt_segments::slack::{DeviceTimes, SlackBatch, SlackPlan, are_better_emptied};
-use basalt_segments::{BLOCKS_PER_SEGMENT, LogId, MainBlock, Promise, Quiet, Segment, SegmentKind, Slack, SlackPlaces};
+use basalt_segments::{
+    BLOCKS_PER_SEGMENT, LogId, MainBlock, Promise, Quiet, Section, Segment, SegmentKind, Slack, SlackPlaces,
+};
 use zerocopy::FromBytes;
 
 use super::stock::ENOUGH;
@@ -79,9 +81,10 @@ impl Volume {
         if let Some(batch) = &self.slack.batch {
             return self.next_step_of(batch, pace);
         }
+        let is_data_missing = self.missing_slack()[0] > 0;
         match self.find_slack() {
             Some(found) if found.iter().any(|found| !found.is_empty()) => SlackStep::HandOut(found),
-            Some(_) if self.runs_short() && !self.slack.prefers_cleaning() => self.step_without_slack(),
+            Some(_) if is_data_missing && self.runs_short() && self.slack.may_be_had() => self.step_without_slack(),
             _ => SlackStep::Wait,
         }
     }
@@ -89,13 +92,19 @@ impl Volume {
     /// What comes next where logs are short of slack, and none is found: a checkpoint, if it brings enough that they are not. Otherwise cleaning must not
     /// count on slack, where it has the choice.
     fn step_without_slack(&mut self) -> SlackStep {
-        if self.is_held_by_checkpoint() && self.table.with_dead_places(LEAST, ENOUGH) == ENOUGH {
+        let skip = |section| self.leaves_out(section);
+        if self.is_held_by_checkpoint() && self.table.with_dead_places(false, LEAST, ENOUGH, &skip) == ENOUGH {
             return SlackStep::Checkpoint;
         }
         if self.options.reclaim == Reclaim::Partial {
-            self.slack.note_preference(true, self.load().written);
+            self.slack.note_none();
         }
         SlackStep::Wait
+    }
+
+    /// Whether nothing of a section is slack, because it is cleaned, or is to be left alone.
+    fn leaves_out(&self, section: Section) -> bool {
+        self.cleaner.avoids(section) || self.cleaner.empties(section)
     }
 
     /// Whether logs that write data may find no slack before more is ready.
@@ -155,7 +164,7 @@ impl Volume {
         if missing == [0, 0] || !self.wants_slack() {
             return None;
         }
-        let skip = |section| self.cleaner.avoids(section) || self.cleaner.empties(section);
+        let skip = |section| self.leaves_out(section);
         let find = |of_nodes| self.table.most_slack(of_nodes, LEAST, missing[usize::from(of_nodes)], &skip);
         let found = [false, true].map(find);
         if found.iter().all(Vec::is_empty) {
@@ -451,13 +460,14 @@ mod tests {
     #[test]
     fn without_enough_slack_behind_a_checkpoint_cleaning_does_not_count_on_any() {
         for (segments, blocks, expected) in
-            [(8, 80, SlackStep::Checkpoint), (ENOUGH as u64 - 1, 200, SlackStep::Wait), (8, 20, SlackStep::Wait)]
+            [(8, 80, SlackStep::Checkpoint), (ENOUGH as u64 - 1, 200, SlackStep::Wait), (30, 20, SlackStep::Wait)]
         {
             let fs = held(segments, blocks);
             let mut volume = fs.volume.lock();
             volume.slack = crate::log::stock::SlackStock::default();
             assert_eq!(volume.next_slack_step(SlackPace::Change), expected, "{segments} segments, {blocks} blocks");
             assert_eq!(volume.slack.prefers_cleaning(), expected == SlackStep::Wait);
+            assert!(volume.slack.may_be_had(), "later there may be some behind a checkpoint");
         }
     }
 

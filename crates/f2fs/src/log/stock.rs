@@ -21,14 +21,27 @@ pub(crate) struct SlackStock {
     next: [u64; 2],
     /// Segments that are made ready.
     pub(super) batch: Option<SlackBatch>,
-    /// Emptying segments is better than filling their slack, by the last search.
-    prefers_cleaning: bool,
+    /// What the last search has shown.
+    outlook: Outlook,
+}
+
+/// What logs can hope for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Outlook {
+    /// Slack.
+    #[default]
+    Slack,
+    /// None now.
+    None,
+    /// None, because emptying segments is better than filling their slack.
+    Cleaning,
 }
 
 impl SlackStock {
     /// Of a volume where emptying segments may be better than filling their slack: as long as nothing was searched for, it is.
     pub(crate) fn preferring_cleaning(prefers_cleaning: bool) -> SlackStock {
-        SlackStock { prefers_cleaning, ..SlackStock::default() }
+        let outlook = if prefers_cleaning { Outlook::Cleaning } else { Outlook::Slack };
+        SlackStock { outlook, ..SlackStock::default() }
     }
 
     /// Takes the slack of a segment of nodes, or of data.
@@ -41,15 +54,25 @@ impl SlackStock {
         self.batch.as_ref()
     }
 
-    /// Whether logs are to leave slack alone, because emptying segments is better.
+    /// Whether cleaning is not to count on slack: emptying segments is better, or there is none.
     pub(crate) fn prefers_cleaning(&self) -> bool {
-        self.prefers_cleaning
+        self.outlook != Outlook::Slack
+    }
+
+    /// Whether slack would be used if there were more.
+    pub(super) fn may_be_had(&self) -> bool {
+        self.outlook != Outlook::Cleaning
+    }
+
+    /// There is none of data, and a checkpoint would bring none.
+    pub(super) fn note_none(&mut self) {
+        self.outlook = Outlook::None;
     }
 
     /// Whether emptying segments is better than filling their slack, as it was found now that so much was written. If so, that is asked again only when
     /// much more was.
     pub(super) fn note_preference(&mut self, for_cleaning: bool, written: u64) {
-        self.prefers_cleaning = for_cleaning;
+        self.outlook = if for_cleaning { Outlook::Cleaning } else { Outlook::Slack };
         if for_cleaning {
             self.next = [written + NEXT_IN_VAIN; 2];
         }

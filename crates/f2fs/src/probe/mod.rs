@@ -170,7 +170,7 @@ fn has_partitions(head: &[u8]) -> bool {
         && entries.chunks_exact(16).any(|entry| entry[4] != 0)
 }
 
-/// What a device holds that has no usable F2FS superblock, as far as some reads tell: at most 80 MiB.
+/// What a device holds that has no usable F2FS superblock, as far as some reads tell: at most 88 MiB.
 pub fn identify(device: &dyn BlockDevice) -> Content {
     let bytes = device.size();
     let other = match probe(device) {

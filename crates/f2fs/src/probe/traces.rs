@@ -22,8 +22,10 @@ const SAMPLES: u64 = 256;
 const SAMPLE_BLOCKS: u32 = 16;
 /// Packs of checkpoints are searched for in this many blocks from the start: 256 MiB.
 const PACK_BLOCKS: u32 = 1 << 16;
-/// Segments in a section, as powers of two, for which it is looked where mkfs puts the logs: up to 256 MiB, a zone of many disks.
-const SECTION_BITS: Range<u32> = 0..8;
+/// Segments in a section for which it is looked where mkfs puts the logs: up to 256 MiB, a zone of many disks, and those of allocation units of 24 MiB.
+const SECTIONS: [u32; 11] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128];
+/// Where partitions begin, beside multiples of a section, for sections of up to 24 MiB: as partitioning programs have it, and as cards are formatted.
+const OFFSETS: [u64; 3] = [0, 1 << 20, 4 << 20];
 /// Once so many blocks could not be read, those of a failed request are not tried one by one any more: each may take seconds.
 const UNREADABLE_MOST: u32 = 1024;
 
@@ -98,12 +100,16 @@ impl Traces {
 
     /// Looks where mkfs puts the logs of a volume of this size: who loses all in front of the main area has them still.
     fn look_at_logs(&mut self, device: &dyn BlockDevice, blocks: u32) {
-        for bits in SECTION_BITS {
-            // Sections of one segment are the usual ones.
-            let length = if bits == 0 { BLOCKS_PER_SEGMENT } else { SAMPLE_BLOCKS };
-            for start in possible_logs(device.size(), 1 << bits) {
-                self.look_within(device, start..start.saturating_add(length).min(blocks));
-            }
+        let mut places = BTreeSet::new();
+        for segments in SECTIONS {
+            // Sections of one segment are the usual ones, and these pieces are long enough for all offsets.
+            let length = if segments == 1 { BLOCKS_PER_SEGMENT } else { SAMPLE_BLOCKS };
+            let offsets = if (2..=12).contains(&segments) { &OFFSETS[..] } else { &OFFSETS[..1] };
+            let starts = offsets.iter().flat_map(|&offset| possible_logs(device.size(), offset, segments));
+            places.extend(starts.map(|start| (start, length)));
+        }
+        for (start, length) in places {
+            self.look_within(device, start..start.saturating_add(length).min(blocks));
         }
     }
 

@@ -23,6 +23,17 @@ const EPOCH_SECONDS: i64 = 1_600_000_000;
 /// How often the real time is looked at, in operations.
 const LOOK_EVERY: u64 = 256;
 
+/// Memory that the kernel and the programs of the others' machine take, about, in MiB.
+const TAKEN_MIB: u32 = 128;
+
+/// A page cache that, with the engine's own, is as large as that of the others' machine. Linux writes back from a tenth on
+/// (`vm.dirty_background_ratio`).
+fn page_cache(engine_bytes: usize) -> PageCacheSettings {
+    let bytes = u64::from(peers::MEMORY_MIB - TAKEN_MIB) << 20;
+    let bytes = bytes.saturating_sub(engine_bytes as u64);
+    PageCacheSettings { bytes, dirty_bytes: bytes / 10 }
+}
+
 /// The engine's clock: the device's.
 struct EngineClock(VirtualClock);
 
@@ -94,11 +105,9 @@ impl Session<'_> {
             FormatOptions { uuid: Some([7; 16]), discard: false, time, journal_bytes, ..FormatOptions::default() };
         format(&*device, &how, &mut |_, _| ()).map_err(failed)?;
         let clock = Arc::new(EngineClock(self.clock.clone()));
+        let cache = page_cache(options.cache_bytes);
         let engine = F2fs::open(device, options, clock).map_err(failed)?;
         let mut workload = by_name(&task.workload, &task.settings).map_err(failed)?;
-        // Linux writes back from a tenth on (`vm.dirty_background_ratio`); what expires by its real clock does not here.
-        let bytes = u64::from(peers::MEMORY_MIB) << 20;
-        let cache = PageCacheSettings { bytes, dirty_bytes: bytes / 10 };
         let clock = self.clock.clone();
         let mut files = VfsFiles::with_page_cache(&engine, PageCache::new(cache, move || clock.now()));
         let reached = "prepare phase".to_owned();

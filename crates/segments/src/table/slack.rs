@@ -249,14 +249,7 @@ impl SegmentTable {
         if most == 0 {
             return Vec::new();
         }
-        let may = |segment: &Segment| {
-            self.states[segment.index()] == SegmentState::Dirty
-                && self.kinds[segment.index()].is_node() == are_nodes
-                && !self.is_pinned(*segment)
-                && !self.avoided.contains(*segment)
-                && !skip(self.section_of(*segment))
-        };
-        let candidates = Segment::all(self.segments()).filter(may).map(|segment| (self.slack_of(segment), segment));
+        let candidates = self.may_promise(are_nodes, skip).map(|segment| (self.slack_of(segment), segment));
         let mut found: Vec<(u32, Segment)> = candidates.filter(|(blocks, _)| *blocks >= least).collect();
         let order = |&(blocks, segment): &(u32, Segment)| (BLOCKS_PER_SEGMENT - blocks, segment);
         if most < found.len() {
@@ -267,15 +260,25 @@ impl SegmentTable {
         found.into_iter().map(|(_, segment)| segment).collect()
     }
 
-    /// Dirty segments with at least so many blocks that are dead, needed or not, in [whole pages](Self::align_slack); counted up to `most`.
+    /// Segments that may be promised.
+    fn may_promise(&self, are_nodes: bool, skip: &dyn Fn(Section) -> bool) -> impl Iterator<Item = Segment> {
+        Segment::all(self.segments()).filter(move |&segment| {
+            self.states[segment.index()] == SegmentState::Dirty
+                && self.kinds[segment.index()].is_node() == are_nodes
+                && !self.is_pinned(segment)
+                && !self.avoided.contains(segment)
+                && !skip(self.section_of(segment))
+        })
+    }
+
+    /// As [`most_slack`](Self::most_slack) with what is dead, needed or not: how many segments there are, counted up to `most`.
     #[must_use]
-    pub fn with_dead_places(&self, least: u32, most: usize) -> usize {
-        let dead_in_pages = |segment: Segment| {
+    pub fn with_dead_places(&self, are_nodes: bool, least: u32, most: usize, skip: &dyn Fn(Section) -> bool) -> usize {
+        let dead_in_pages = |segment: &Segment| {
             let dead = self.maps[segment.index()].words(self.live[segment.index()]).map(|word| !word);
             self.flash_page.whole(&dead).iter().map(|word| word.count_ones()).sum::<u32>()
         };
-        let dirty = Segment::all(self.segments()).filter(|segment| self.state(*segment) == SegmentState::Dirty);
-        dirty.filter(|&segment| dead_in_pages(segment) >= least).take(most).count()
+        self.may_promise(are_nodes, skip).filter(|segment| dead_in_pages(segment) >= least).take(most).count()
     }
 
     /// Blocks of slack in a segment.
@@ -419,12 +422,10 @@ mod tests {
         die(&mut table, 8);
         die(&mut table, 9);
         assert_eq!([504, 505].map(|least| most(&table, least)), [1, 0], "the checkpoint needs both");
-        assert_eq!(
-            [508, 509].map(|least| table.with_dead_places(least, 9)),
-            [1, 0],
-            "dead they are, and page 2 with them"
-        );
-        assert_eq!(table.with_dead_places(1, 0), 0);
+        let dead = |are_nodes, least, most| table.with_dead_places(are_nodes, least, most, &|_| false);
+        assert_eq!([508, 509].map(|least| dead(false, least, 9)), [1, 0], "dead they are, and page 2 with them");
+        assert_eq!([dead(false, 1, 0), dead(true, 1, 9)], [0, 0]);
+        assert_eq!(table.with_dead_places(false, 1, 9, &|_| true), 0);
     }
 
     #[test]
