@@ -85,7 +85,7 @@ fn frees_what_was_just_deleted(journal: &str) {
     let options = format!("background_gc=off,commit=86400,checkpoint=86400,{journal}");
     let Some(volume) = Volume::with_options("128M", &options) else { return };
     for name in ["left", "deleted"] {
-        fs::write(volume.path(name), vec![1; 40 << 20]).unwrap();
+        fs::write(volume.path(name), vec![1; 30 << 20]).unwrap();
     }
     basalt(["sync".as_ref(), volume.root().as_os_str()]).ok();
     let before = free_sections(&volume);
@@ -93,9 +93,9 @@ fn frees_what_was_just_deleted(journal: &str) {
     // The kernel forgets the inode when it likes to.
     let is_free = || {
         basalt(["clean".as_ref(), volume.root().as_os_str()]).ok();
-        free_sections(&volume) >= before + 18.0
+        free_sections(&volume) >= before + 13.0
     };
-    wait_until("20 sections are free that were deleted", is_free);
+    wait_until("15 sections are free that were deleted", is_free);
 }
 
 #[test]
