@@ -153,7 +153,7 @@ fn sections_follow_the_erase_unit_where_they_cost_little() {
     assert_eq!(sections("16G", "4M"), 2.0);
     assert_eq!(sections("16G", "512K"), 1.0);
     assert_eq!(sections("16G", "5M"), 1.0, "no whole segments");
-    assert_eq!(sections("1G", "4M"), 1.0, "6 % of the room is too much");
+    assert_eq!(sections("1G", "4M"), 1.0, "8 % of the room is too much");
     assert_eq!(sections("32G", "24M"), 4.0, "12 segments cost 6 % of the room, and 6 more than 3 %");
     assert_eq!(sections("128G", "24M"), 12.0);
     let image = scratch.text("image");
