@@ -484,3 +484,25 @@ fn a_log_that_goes_on_in_slack_changes_the_entry_of_the_segment() {
     assert_eq!((table.kind(Segment::new(1)), table.state(Segment::new(1))), (ColdData, Active));
     assert_eq!(table.dirty_entries(), [Segment::new(1)]);
 }
+
+#[test]
+fn slack_that_is_handed_out_does_not_grow_with_what_dies() {
+    let quiet = Quiet::while_locked();
+    let mut table = loaded(1, &[100, 100]);
+    let slack = table.reserve_slack(Segment::new(1), &quiet).expect("most is dead");
+    // Somebody may still read it, and the next seal may list it.
+    assert!(table.clear_live_all(Segment::new(1), &[3, 5], 1));
+    assert!(table.open_slack(slack, ColdData).is_some_and(|places| places.next_from(0) == 100));
+}
+
+#[test]
+fn a_void_promise_takes_no_segment_from_whoever_has_it_now() {
+    let quiet = Quiet::while_locked();
+    let mut table = loaded(1, &[1]);
+    let slack = table.reserve_slack(Segment::new(0), &quiet).expect("most is dead");
+    assert!(table.clear_live(MainBlock::new(0), 1));
+    table.release(&[Segment::new(0)], Durable::without_device());
+    assert_eq!(table.open_segment(HotNode, None), Some(Segment::new(0)));
+    table.return_slack(slack);
+    assert_eq!(table.state(Segment::new(0)), Active);
+}
