@@ -444,8 +444,13 @@ mod tests {
         let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
         let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
         let segment = vec![1; BLOCKS_PER_SEGMENT as usize * BLOCK_SIZE];
+        let wants_slack = || {
+            let mut volume = fs.volume.lock();
+            volume.slack = crate::log::stock::SlackStock::default();
+            volume.wants_slack()
+        };
         let mut written = 0;
-        while written <= segments || !fs.volume.lock().wants_slack() {
+        while written <= segments || !wants_slack() {
             fs.write(ino, written * segment.len() as u64, &segment, false).unwrap();
             fs.sync().unwrap();
             written += 1;
