@@ -129,15 +129,18 @@ impl F2fs {
         self.checkpoint_if(false, cause).map(|_| ())
     }
 
-    /// Cleans because somebody asks for it: up to so many sections, which are free on return. What only the last checkpoint needs is freed first,
-    /// by another: then nothing of it is moved.
+    /// Cleans because somebody asks for it: up to so many sections, which are free on return. Where the last checkpoint needs what there is to
+    /// gain, another is written first.
     pub(crate) fn clean_and_free(&self, most: u32) -> Result<Emptied> {
         self.with_volume(|volume| volume.expect_writable())?;
         self.make_room()?;
-        if most > 0 {
+        let together = most.min(REQUESTED_TOGETHER);
+        let (mut sections, mut blocks_moved) = self.clean_on_request(together)?;
+        if sections == 0 && most > 0 && self.with_volume(Volume::is_held_by_checkpoint) {
             self.checkpoint_where_held(CleaningCause::Background)?;
+            let more = self.clean_on_request(together)?;
+            (sections, blocks_moved) = (more.0, blocks_moved + more.1);
         }
-        let (sections, blocks_moved) = self.clean_on_request(most.min(REQUESTED_TOGETHER))?;
         let waits = |volume: &Volume| most > 0 && volume.cleaner.sections_to_be_freed(&volume.table) > 0;
         if self.with_volume(|volume| volume.cleaner.has_emptied() || waits(volume)) {
             self.free_cleaned(CleaningCause::Background, true)?;
