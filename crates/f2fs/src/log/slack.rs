@@ -396,6 +396,7 @@ mod tests {
     use basalt_device::MemoryDevice;
     use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
 
+    use basalt_segments::cleaning::KeepFree;
     use basalt_segments::slack::FlashPage;
 
     use super::*;
@@ -439,7 +440,12 @@ mod tests {
         let device = Arc::new(MemoryDevice::new(128 << 20, 512));
         let how = FormatOptions { discard_reads_zeros: true, journal_bytes: 0, ..FormatOptions::default() };
         format(&*device, &how, &mut |_, _| ()).unwrap();
-        let options = OpenOptions { reclaim: Reclaim::Partial, background_cleaning: false, ..OpenOptions::default() };
+        let options = OpenOptions {
+            reclaim: Reclaim::Partial,
+            background_cleaning: false,
+            keep_free: KeepFree::Reserve,
+            ..OpenOptions::default()
+        };
         let fs = F2fs::open(device, options, Arc::new(SystemClock)).unwrap();
         let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
         let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
@@ -465,7 +471,7 @@ mod tests {
     #[test]
     fn without_enough_slack_behind_a_checkpoint_cleaning_does_not_count_on_any() {
         for (segments, blocks, expected) in
-            [(8, 80, SlackStep::Checkpoint), (ENOUGH as u64 - 1, 200, SlackStep::Wait), (30, 20, SlackStep::Wait)]
+            [(8, 80, SlackStep::Checkpoint), (ENOUGH as u64 - 1, 200, SlackStep::Wait), (17, 31, SlackStep::Wait)]
         {
             let fs = held(segments, blocks);
             let mut volume = fs.volume.lock();
