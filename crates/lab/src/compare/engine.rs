@@ -48,8 +48,8 @@ impl Clock for EngineClock {
     }
 }
 
-/// Formats a volume with the defaults of `basalt mkfs`, opens it with these options, runs the task's workload behind a page cache as large as the
-/// memory of the others' machine, and closes it. Time passes as the device's requests take it, and never besides: the same task gives the same requests.
+/// Formats a volume with the defaults of `basalt mkfs`, opens it with these options, runs the task's workload behind a [page cache](page_cache), and
+/// closes it. Time passes as the device's requests take it, and never besides: the same task gives the same requests.
 ///
 /// # Errors
 /// When the image or the recording cannot be made. What the engine or the workload says is in the result.
