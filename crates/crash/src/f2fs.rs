@@ -29,6 +29,8 @@ pub struct F2fsVolume {
     name: &'static str,
     size_mib: u64,
     segments_per_section: u32,
+    /// Where on its disk the volume begins, in bytes.
+    disk_offset: u64,
     overprovision_percent: Option<f64>,
     features: Features,
     logs: u8,
@@ -53,6 +55,7 @@ const ROOMY: F2fsVolume = F2fsVolume {
     name: "roomy",
     size_mib: 80,
     segments_per_section: 1,
+    disk_offset: 0,
     overprovision_percent: None,
     features: FormatOptions::DEFAULT_FEATURES,
     logs: 6,
@@ -90,6 +93,8 @@ const SECTIONS: F2fsVolume = F2fsVolume {
     name: "sections",
     size_mib: 104,
     segments_per_section: 2,
+    // As the first partition of a disk usually does.
+    disk_offset: 1 << 20,
     overprovision_percent: Some(50.0),
     cache_bytes: 1 << 20,
     ..ROOMY
@@ -342,6 +347,7 @@ impl F2fsVolume {
     pub(crate) fn format_options(&self) -> FormatOptions {
         FormatOptions {
             segments_per_section: self.segments_per_section,
+            disk_offset: self.disk_offset,
             overprovision_percent: self.overprovision_percent,
             features: self.features,
             uuid: Some([7; 16]),
