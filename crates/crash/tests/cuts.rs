@@ -1,6 +1,6 @@
 //! Power cuts by the ten thousand violate nothing: every mode has its part.
 //!
-//! `BASALT_CUTS=1000000` makes more; `BASALT_SEED=17` begins with another seed.
+//! There are 12,500, and 50,000 with `BASALT_THOROUGH=1`. `BASALT_CUTS=1000000` makes another number; `BASALT_SEED=17` begins with another seed.
 
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use basalt_crash::modes::{MODES, Mode, Setting};
 use basalt_crash::shrink::shrink;
 use basalt_testkit::images::TOOLS;
 use basalt_testkit::skip::tools_or_skip;
+use basalt_testkit::thorough;
 
 /// A number from the environment.
 fn number(variable: &str, otherwise: u64) -> u64 {
@@ -48,7 +49,7 @@ fn cut(mode: &Mode, cuts: u64, seen: &Seen) -> u64 {
 
 #[test]
 fn power_cuts_violate_nothing() {
-    let wanted = number("BASALT_CUTS", 50_000);
+    let wanted = number("BASALT_CUTS", thorough::count(12_500, 50_000));
     let parts: u64 = MODES.iter().map(|mode| mode.part_of_tests).sum();
     let seen = Seen::new();
     for mode in MODES {

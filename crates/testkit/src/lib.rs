@@ -13,6 +13,7 @@
 //! | [`scratch`] | temporary directories on a real disk |
 //! | [`limit`] | limits of time for whatever a test waits for |
 //! | [`skip`] | saying that a test cannot run here; an error where nothing may be skipped |
+//! | [`thorough`] | how much of a long test is run |
 //! | [`shuttled`] | locks whose interleavings a scheduler chooses |
 //! | [`rng`], [`hash`] | pinned random numbers and content hashes |
 //!
@@ -33,6 +34,7 @@ pub mod recorded;
 pub mod scratch;
 pub mod shuttled;
 pub mod skip;
+pub mod thorough;
 pub mod tree;
 pub mod uml;
 pub mod variants;

@@ -1,5 +1,5 @@
-//! Fifty rounds in turn: each changes what the other left, with another number of logs every time, in Basalt's turn also with groups
-//! beside F2FS's logs and with hotness records, and nobody ever finds anything wrong.
+//! Rounds in turn, nine or (with `BASALT_THOROUGH=1`) fifty: each changes what the other left, with another number of logs every time, in
+//! Basalt's turn also with groups beside F2FS's logs and with hotness records, and nobody ever finds anything wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Seek, SeekFrom, Write};
@@ -10,7 +10,7 @@ use basalt_f2fs::{F2fs, OpenOptions};
 use basalt_segments::Greedy;
 use basalt_testkit::images::{TOOLS, mkfs_f2fs};
 use basalt_testkit::skip::tools_or_skip;
-use basalt_testkit::{Uml, scratch};
+use basalt_testkit::{Uml, scratch, thorough};
 use basalt_vfs::path::Files;
 
 use crate::changes::change;
@@ -18,7 +18,6 @@ use crate::guest::{self, Host, Visit};
 use crate::listing::manifest;
 use crate::volumes::{close, expect_clean, is_compact, make, open, open_with};
 
-const ROUNDS: u64 = 50;
 const TREE: &str = "files=50,directories=6,crowded=30,max-size=60000";
 const LINUX: [&str; 4] = ["active_logs=6", "active_logs=4", "active_logs=2", "mode=lfs"];
 /// Logs and placement.
@@ -26,7 +25,7 @@ const BASALT: [(u8, &str); 8] =
     [(6, "auto"), (4, "static"), (6, "auto"), (6, "hazard"), (2, "static"), (6, "sfs"), (4, "page-cache"), (6, "sfs")];
 
 #[test]
-fn fifty_rounds() {
+fn many_rounds() {
     let Some(uml) = Uml::new_or_skip() else { return };
     if !tools_or_skip(TOOLS) {
         return;
@@ -43,7 +42,8 @@ fn fifty_rounds() {
     linux.visit(&images.each_ref().map(build));
     let mut forms = BTreeSet::new();
     let mut recalled = BTreeMap::<&str, u64>::new();
-    for round in 0..ROUNDS {
+    // Once every combination of options, and one round more.
+    for round in 0..thorough::count(9, 50) {
         let context = format!("round {round}");
         for image in &images {
             *recalled.entry(BASALT[(round % BASALT.len() as u64) as usize].1).or_default() +=
