@@ -1,0 +1,131 @@
+//! A chip without error correction, corrected in software.
+//!
+//! Each 512 bytes of a page are a codeword, together with their share of the spare bytes that are left for the caller. Spare bytes of a
+//! page: two for the factory's bad-block marker, the caller's, then the parity of the first 512 bytes, of the second, and so on.
+
+use crate::device::{NandDevice, NandError, ReadStatus, Result, check_page};
+use crate::{Bch, Geometry};
+
+/// Data bytes of a codeword.
+const SECTOR: usize = 512;
+/// Where chips carry the factory's mark of a bad block.
+const MARKER: usize = 2;
+/// The most spare bytes of a chip.
+const MOST_SPARE: usize = 1024;
+
+/// The chip cannot be corrected this way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EccError {
+    /// The parity has no room beside a page.
+    #[error("{spare} spare bytes a page hold no parity of {parity}: choose a code that corrects fewer bits")]
+    NoRoom {
+        /// Spare bytes of the chip.
+        spare: u32,
+        /// Bytes that parity takes.
+        parity: u32,
+    },
+    /// No chip has so much spare.
+    #[error("{0} spare bytes a page: at most 1024 are supported")]
+    TooMuchSpare(u32),
+}
+
+/// A device whose pages are corrected by [`Bch<T>`]: up to `T` flipped bits of each 512 bytes. It has fewer spare bytes than the chip.
+#[derive(Debug)]
+pub struct Ecc<D, const T: usize> {
+    device: D,
+    chip: Geometry,
+    spare: [u8; MOST_SPARE],
+}
+
+impl<D: NandDevice, const T: usize> Ecc<D, T> {
+    /// Corrects what `device` reads. Errors: the chip has too few spare bytes, or too many.
+    pub fn new(device: D) -> core::result::Result<Ecc<D, T>, EccError> {
+        let chip = device.geometry();
+        let parity = chip.page_bytes / SECTOR as u32 * Bch::<T>::PARITY_BYTES as u32;
+        if chip.spare_bytes as usize > MOST_SPARE {
+            return Err(EccError::TooMuchSpare(chip.spare_bytes));
+        }
+        if chip.spare_bytes < parity + MARKER as u32 {
+            return Err(EccError::NoRoom { spare: chip.spare_bytes, parity });
+        }
+        Ok(Ecc { device, chip, spare: [0xFF; MOST_SPARE] })
+    }
+
+    /// The chip itself.
+    pub fn device(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    /// The chip, without correction.
+    pub fn into_device(self) -> D {
+        self.device
+    }
+
+    fn sectors(&self) -> usize {
+        self.chip.page_bytes as usize / SECTOR
+    }
+
+    /// Spare bytes left for the caller.
+    fn free(&self) -> usize {
+        self.chip.spare_bytes as usize - MARKER - self.sectors() * Bch::<T>::PARITY_BYTES
+    }
+
+    /// Of the spare bytes of the chip, those of the caller and the parity that belong to a codeword.
+    fn shares(&mut self, sector: usize) -> (&mut [u8], &mut [u8]) {
+        let (free, sectors) = (self.free(), self.sectors());
+        let (caller, parity) = self.spare[MARKER..].split_at_mut(free);
+        let share = sector * free / sectors..(sector + 1) * free / sectors;
+        let parity = &mut parity[sector * Bch::<T>::PARITY_BYTES..][..Bch::<T>::PARITY_BYTES];
+        (&mut caller[share], parity)
+    }
+}
+
+impl<D: NandDevice, const T: usize> NandDevice for Ecc<D, T> {
+    fn geometry(&self) -> Geometry {
+        Geometry { spare_bytes: self.free() as u32, ..self.chip }
+    }
+
+    fn read(&mut self, page: u32, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus> {
+        check_page(&self.geometry(), page, data.len(), spare.len())?;
+        let whole = self.chip.spare_bytes as usize;
+        self.device.read(page, data, &mut self.spare[..whole])?;
+        let (mut worst, mut lost) = (0, false);
+        for (sector, content) in data.chunks_exact_mut(SECTOR).enumerate() {
+            let (share, parity) = self.shares(sector);
+            match Bch::<T>::correct(&mut [content, share], parity) {
+                Ok(flipped) => worst = worst.max(flipped),
+                Err(_) => lost = true,
+            }
+        }
+        spare.copy_from_slice(&self.spare[MARKER..][..spare.len()]);
+        match (lost, worst) {
+            (true, _) => Err(NandError::Uncorrectable { page }),
+            (false, 0) => Ok(ReadStatus::Clean),
+            (false, flipped) => Ok(ReadStatus::Corrected(flipped)),
+        }
+    }
+
+    fn program(&mut self, page: u32, data: &[u8], spare: &[u8]) -> Result<()> {
+        check_page(&self.geometry(), page, data.len(), spare.len())?;
+        let whole = self.chip.spare_bytes as usize;
+        self.spare[..whole].fill(0xFF);
+        self.spare[MARKER..][..spare.len()].copy_from_slice(spare);
+        for (sector, content) in data.chunks_exact(SECTOR).enumerate() {
+            let (share, parity) = self.shares(sector);
+            Bch::<T>::parity(&[content, share], parity);
+        }
+        self.device.program(page, data, &self.spare[..whole])
+    }
+
+    fn erase(&mut self, block: u32) -> Result<()> {
+        self.device.erase(block)
+    }
+
+    fn is_bad(&mut self, block: u32) -> Result<bool> {
+        self.device.is_bad(block)
+    }
+
+    fn mark_bad(&mut self, block: u32) -> Result<()> {
+        self.device.mark_bad(block)
+    }
+}
