@@ -98,8 +98,14 @@ pub trait NandDevice {
     /// The shape of the chip. `spare_bytes` counts what is free for the caller and protected by error correction.
     fn geometry(&self) -> Geometry;
 
-    /// Reads a page: `data` is a whole page, `spare` all spare bytes, or empty where they are not wanted. An erased page reads as 0xFF.
-    /// Errors: [`NandError::Uncorrectable`], or what the transport says.
+    /// Flipped bits that are set right in each codeword; 0 if nobody knows, or nothing is set right.
+    fn correctable(&self) -> u32 {
+        0
+    }
+
+    /// Reads a page: `data` is a whole page, `spare` all spare bytes, or either is empty where it is not wanted. An erased page reads as
+    /// 0xFF. Spare bytes without data may come as they are on the chip, with flipped bits. Errors: [`NandError::Uncorrectable`], or what
+    /// the transport says.
     fn read(&mut self, page: u32, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus>;
 
     /// Programs a page, with all its spare bytes; with none they stay erased. It must be erased, and no later page of its block programmed since.
@@ -117,13 +123,23 @@ pub trait NandDevice {
     fn mark_bad(&mut self, block: u32) -> Result<()>;
 }
 
-/// Checks that a page exists and that buffers fit; `spare` may be empty.
+/// Checks that a page exists and that buffers fit; either may be empty.
 pub fn check_page(geometry: &Geometry, page: u32, data: usize, spare: usize) -> Result<()> {
     if page >= geometry.pages() {
         return Err(NandError::OutOfRange { what: "page", number: page, limit: geometry.pages() });
     }
-    let fits = data == geometry.page_bytes as usize && (spare == 0 || spare == geometry.spare_bytes as usize);
-    if fits { Ok(()) } else { Err(NandError::Length { page, data: data as u32, spare: spare as u32 }) }
+    let fits = |length: usize, whole: u32| length == 0 || length == whole as usize;
+    if fits(data, geometry.page_bytes) && fits(spare, geometry.spare_bytes) {
+        Ok(())
+    } else {
+        Err(NandError::Length { page, data: data as u32, spare: spare as u32 })
+    }
+}
+
+/// Checks that a page exists and that there is a whole page of data for it; `spare` may be empty.
+pub fn check_program(geometry: &Geometry, page: u32, data: usize, spare: usize) -> Result<()> {
+    check_page(geometry, page, data, spare)?;
+    if data > 0 { Ok(()) } else { Err(NandError::Length { page, data: 0, spare: spare as u32 }) }
 }
 
 /// Checks that a block exists.
@@ -137,6 +153,10 @@ pub fn check_block(geometry: &Geometry, block: u32) -> Result<()> {
 impl<D: NandDevice + ?Sized> NandDevice for &mut D {
     fn geometry(&self) -> Geometry {
         (**self).geometry()
+    }
+
+    fn correctable(&self) -> u32 {
+        (**self).correctable()
     }
 
     fn read(&mut self, page: u32, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus> {

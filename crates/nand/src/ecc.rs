@@ -3,7 +3,7 @@
 //! Each 512 bytes of a page are a codeword, together with their share of the spare bytes that are left for the caller. Spare bytes of a
 //! page: two for the factory's bad-block marker, the caller's, then the parity of the first 512 bytes, of the second, and so on.
 
-use crate::device::{NandDevice, NandError, ReadStatus, Result, check_page};
+use crate::device::{NandDevice, NandError, ReadStatus, Result, check_page, check_program};
 use crate::{Bch, Geometry};
 
 /// Data bytes of a codeword.
@@ -85,10 +85,15 @@ impl<D: NandDevice, const T: usize> NandDevice for Ecc<D, T> {
         Geometry { spare_bytes: self.free() as u32, ..self.chip }
     }
 
+    fn correctable(&self) -> u32 {
+        T as u32
+    }
+
     fn read(&mut self, page: u32, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus> {
         check_page(&self.geometry(), page, data.len(), spare.len())?;
         let whole = self.chip.spare_bytes as usize;
         self.device.read(page, data, &mut self.spare[..whole])?;
+        // Without the data of its codeword nothing is corrected: the loop ends at once.
         let (mut worst, mut lost) = (0, false);
         for (sector, content) in data.chunks_exact_mut(SECTOR).enumerate() {
             let (share, parity) = self.shares(sector);
@@ -106,7 +111,7 @@ impl<D: NandDevice, const T: usize> NandDevice for Ecc<D, T> {
     }
 
     fn program(&mut self, page: u32, data: &[u8], spare: &[u8]) -> Result<()> {
-        check_page(&self.geometry(), page, data.len(), spare.len())?;
+        check_program(&self.geometry(), page, data.len(), spare.len())?;
         let whole = self.chip.spare_bytes as usize;
         self.spare[..whole].fill(0xFF);
         self.spare[MARKER..][..spare.len()].copy_from_slice(spare);

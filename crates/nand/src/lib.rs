@@ -30,6 +30,6 @@ pub mod geometry;
 pub use bch::{Bch, Uncorrectable};
 #[cfg(feature = "std")]
 pub use chip::{Chip, ChipOptions};
-pub use device::{NandDevice, NandError, ReadStatus, Result, Rule, check_block, check_page, is_erased};
+pub use device::{NandDevice, NandError, ReadStatus, Result, Rule, check_block, check_page, check_program, is_erased};
 pub use ecc::{Ecc, EccError};
 pub use geometry::{Geometry, GeometryError};

@@ -62,9 +62,12 @@ fn pages_are_programmed_once_and_in_order() {
     assert!(chip.is_bad(2).unwrap() && !chip.is_bad(1).unwrap());
     assert_eq!(program(&mut chip, 17), broken(17, Rule::Bad));
     assert_eq!(chip.erase(2), broken(16, Rule::Bad));
+    let mut spare = [0; SPARE];
+    chip.read(9, &mut [], &mut spare).unwrap();
+    assert_eq!(spare[..], beside(&chip, 9), "spare bytes alone");
     let counted = chip.counters();
-    assert_eq!((counted.programs, counted.erases, counted.reads, counted.broken_rules), (3, 1, 4, 4));
-    assert_eq!(counted.time, 3 * 252_800 + 1_500_000 + 4 * 77_800);
+    assert_eq!((counted.programs, counted.erases, counted.reads, counted.broken_rules), (3, 1, 5, 4));
+    assert_eq!(counted.time, 3 * 252_800 + 1_500_000 + 5 * 77_800);
     assert_eq!((chip.erase_count(1), chip.erase_count(2)), (1, 0));
 }
 
@@ -76,6 +79,7 @@ fn requests_that_do_not_fit_are_refused() {
     assert_eq!(chip.erase(16), Err(NandError::OutOfRange { what: "block", number: 16, limit: 16 }));
     assert_eq!(chip.program(0, &[0; 512], &[]), Err(NandError::Length { page: 0, data: 512, spare: 0 }));
     assert_eq!(chip.read(0, &mut [0; PAGE], &mut [0; 3]), Err(NandError::Length { page: 0, data: 2048, spare: 3 }));
+    assert_eq!(chip.program(0, &[], &[0; SPARE]), Err(NandError::Length { page: 0, data: 0, spare: 64 }));
     assert_eq!(chip.counters(), basalt_nand::chip::Counters::default());
     assert!(matches!(
         Ecc::<_, 8>::new(Chip::new(ChipOptions::new(Geometry::new(2048, 52, 8, 1).unwrap()))),
@@ -183,7 +187,7 @@ fn a_block_that_fails_once_fails_always_and_loses_what_it_holds() {
     assert!((first..failed).all(|page| holds(&mut chip, page)), "what was programmed before can be copied out");
     assert!(!holds(&mut chip, failed));
     assert_eq!(chip.erase(failed / 8), Err(NandError::EraseFailed { block: failed / 8 }));
-    let lost = (0..24).find(|_| (first..failed).any(|page| !holds(&mut chip, page)));
+    let lost = (0..300).find(|_| (first..failed).any(|page| !holds(&mut chip, page)));
     assert!(lost.is_some(), "later it is gone");
     chip.mark_bad(failed / 8).unwrap();
     assert!(chip.is_bad(failed / 8).unwrap());

@@ -4,8 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Each after those that it leans on.
-const LIBRARIES: [&str; 7] =
-    ["basalt-random", "basalt-nand", "basalt-device", "basalt-segments", "basalt-vfs", "basalt-fuse", "basalt-f2fs"];
+const LIBRARIES: [&str; 8] = [
+    "basalt-random",
+    "basalt-nand",
+    "basalt-flashlight",
+    "basalt-device",
+    "basalt-segments",
+    "basalt-vfs",
+    "basalt-fuse",
+    "basalt-f2fs",
+];
 
 fn cargo(arguments: &[&str]) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

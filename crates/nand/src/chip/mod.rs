@@ -14,12 +14,12 @@ use std::path::Path;
 
 use basalt_random::Rng;
 
-use crate::device::{NandDevice, NandError, ReadStatus, Result, Rule, check_block, check_page};
+use crate::device::{NandDevice, NandError, ReadStatus, Result, Rule, check_block, check_page, check_program};
 use crate::{Geometry, is_erased};
 use block::Block;
 pub use failures::Failures;
 pub use flips::Flips;
-use power::Unstable;
+use power::{Found, Unstable};
 use store::Store;
 
 /// What a chip is like.
@@ -278,23 +278,28 @@ impl NandDevice for Chip {
         let block = &mut self.blocks[geometry.block_of(page) as usize];
         block.reads = block.reads.saturating_add(1);
         let block = *block;
-        if self.unstable.read(page) {
+        let found = self.unstable.read(page);
+        if found == Found::Lost {
             self.scramble(page)?;
         }
         let mut bytes = self.store.read(page)?;
+        if found == Found::Fading {
+            // Three bits of the same 512 bytes: what corrects four still does.
+            (0..3).for_each(|at| bytes[100 + at] ^= 1);
+        }
         if geometry.page_in_block(page) < block.next {
             let age = self.now - block.programmed;
             self.options.flips.apply(&mut bytes, self.options.seed, page, &block, age);
         }
-        let (content, beside) = bytes.split_at(data.len());
-        data.copy_from_slice(content);
+        let (content, beside) = bytes.split_at(geometry.page_bytes as usize);
+        data.copy_from_slice(&content[..data.len()]);
         spare.copy_from_slice(&beside[..spare.len()]);
         Ok(ReadStatus::Clean)
     }
 
     fn program(&mut self, page: u32, data: &[u8], spare: &[u8]) -> Result<()> {
         let geometry = self.options.geometry;
-        check_page(&geometry, page, data.len(), spare.len())?;
+        check_program(&geometry, page, data.len(), spare.len())?;
         self.unstable.check_power()?;
         self.check_rules(page)?;
         let number = geometry.block_of(page) as usize;

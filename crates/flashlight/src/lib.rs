@@ -1,0 +1,50 @@
+//! FlashLight: a file system for raw NAND flash (Kim, Shim, Park, Maeng, Kim, ACM TECS 11S(1), 2012), without the standard library and
+//! without a heap.
+//!
+//! | module | what |
+//! |---|---|
+//! | `layout` | what the bytes of a volume mean |
+//! | `volume` | logs, and how pages come to the chip |
+//! | `directories`, `files`, `table` | the index: entries by key, extents, where inodes are |
+//! | `content` | what files contain |
+//! | `checkpoint`, `roots`, `mount`, `recovery` | what outlasts a power cut |
+//! | `cleaning` | blocks are emptied |
+//! | `check` | everything is walked through |
+//! | `operations`, `names` | what a caller sees |
+//!
+//! A directory leads to a file's inode by its place on the chip, and to a directory's by its number (*hybrid indexing*, section 3.2 of the
+//! paper). An inode fills a page, and what is left of it is a log of index entries (*intra-inode index logging*, 3.3).
+//!
+//! It is not finished: there is no command for it yet. See the crate's README for what is missing.
+
+#![cfg_attr(not(test), no_std)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout))]
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+mod check;
+mod checkpoint;
+mod cleaning;
+mod content;
+mod directories;
+mod error;
+mod files;
+mod layout;
+mod memory;
+mod mount;
+mod names;
+mod operations;
+mod recovery;
+mod roots;
+mod table;
+mod volume;
+
+pub use check::Checked;
+pub use error::{Error, Result};
+pub use layout::inode::Time;
+pub use memory::memory_bytes;
+pub use mount::FormatOptions;
+pub use operations::{Attributes, Change, InodeNumber, Listed, NewInode, Usage};
+pub use volume::{Counters, FlashLight, Identity};

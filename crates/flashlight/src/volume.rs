@@ -1,0 +1,500 @@
+//! A mounted volume: its memory, its logs, and how pages come to the chip.
+
+use basalt_nand::{Geometry, NandDevice, NandError, ReadStatus};
+
+use crate::error::{Error, Result};
+use crate::layout::header::{Area, Header};
+use crate::layout::inode::{self, Inode};
+use crate::layout::leaf::{Head, State, WINDOW};
+use crate::layout::tag::{TAG, Tag};
+use crate::layout::{NONE, Numbers};
+use crate::memory::{Buffer, DIRECTORIES, FILES, Memory};
+use crate::roots::Roots;
+
+/// Of a bad block, in place of its live pages.
+pub(crate) const BAD: u8 = 255;
+/// The most spare bytes that a device may offer.
+const MOST_SPARE: usize = 512;
+/// The last blocks of a window: only recovery uses them, before it knows which others are in use.
+pub(crate) const KEPT: usize = 10;
+/// Blocks that may fail before their pages are moved.
+const RETIRED: usize = 8;
+
+/// A log with a block of its own. The numbers are places in the checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Log {
+    Counts = 0,
+    Table = 1,
+    Directory = 2,
+    Bucket = 3,
+    File = 4,
+    Extent = 5,
+    /// Data of small files.
+    Shared = 6,
+    /// Data that cleaning moves.
+    Moved = 7,
+}
+
+/// Where a page goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Log(Log),
+    /// The blocks of the file in a slot.
+    File(usize),
+    Leaf,
+    Second,
+}
+
+/// What is programmed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source<'a> {
+    Buffer(Buffer),
+    Bytes(&'a [u8]),
+}
+
+/// A directory in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DirectorySlot {
+    pub(crate) serial: u32,
+    /// Where its inode is on the chip; [`NONE`] if it was never written.
+    pub(crate) page: u32,
+    pub(crate) dirty: bool,
+    pub(crate) used: u32,
+}
+
+/// A file in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileSlot {
+    pub(crate) serial: u32,
+    /// Where its inode is on the chip; [`NONE`] if it was never written.
+    pub(crate) page: u32,
+    pub(crate) dirty: bool,
+    /// Its own block.
+    pub(crate) head: Head,
+    pub(crate) used: u32,
+}
+
+/// The page of the inode table in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TableSlot {
+    pub(crate) number: u32,
+    pub(crate) dirty: bool,
+}
+
+/// What a volume did since it was mounted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Blocks that cleaning emptied.
+    pub cleaned: u64,
+    /// Pages that cleaning moved.
+    pub moved: u64,
+    /// Pages of metadata that were written, those that cleaning moved included.
+    pub metadata: u64,
+    /// Blocks that failed.
+    pub failed: u64,
+}
+
+/// A volume on a chip.
+///
+/// All its memory is this structure and the bytes that [`mount`](FlashLight::mount) gets: nothing grows.
+#[derive(Debug)]
+pub struct FlashLight<'m, D> {
+    pub(crate) device: D,
+    pub(crate) geometry: Geometry,
+    pub(crate) memory: Memory<'m>,
+    /// With it the checksums of this volume's pages begin.
+    pub(crate) seed: u32,
+    pub(crate) sequence: u64,
+    pub(crate) state: State,
+    pub(crate) window_used: usize,
+    pub(crate) leaf: Head,
+    pub(crate) second: Head,
+    pub(crate) roots: Roots,
+    pub(crate) identity: Identity,
+    pub(crate) directories: [DirectorySlot; DIRECTORIES],
+    pub(crate) files: [FileSlot; FILES],
+    pub(crate) table: TableSlot,
+    /// The metadata page that the work page holds, or [`NONE`].
+    pub(crate) work: u32,
+    /// Metadata pages since the checkpoint.
+    pub(crate) since: u32,
+    /// The checkpoint says that nothing was written since.
+    pub(crate) clean: bool,
+    /// While a mount recovers: inodes up to this sequence number are in the directories.
+    pub(crate) covers: Option<u64>,
+    pub(crate) recovering: bool,
+    /// Blocks of which a program failed, and that are not emptied yet.
+    pub(crate) retired: [u32; RETIRED],
+    /// Blocks in which many bits have flipped, and that are not emptied yet.
+    pub(crate) worn: [u32; RETIRED],
+    /// Blocks with live pages that cannot be read or found: they are left alone.
+    pub(crate) stuck: [u32; RETIRED],
+    /// Free blocks at the last checkpoint.
+    pub(crate) free: u32,
+    /// Pages of the files that were closed last, up to 255 each.
+    pub(crate) recent: [u8; 8],
+    pub(crate) uses: u32,
+    pub(crate) stopped: bool,
+    pub(crate) counters: Counters,
+}
+
+/// How a volume is told from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its number.
+    pub uuid: [u8; 16],
+    /// Its name, filled up with zeros.
+    pub label: [u8; 64],
+}
+
+impl<'m, D: NandDevice> FlashLight<'m, D> {
+    /// A volume of which nothing is known yet.
+    pub(crate) fn unmounted(device: D, memory: &'m mut [u8], identity: Identity) -> Result<FlashLight<'m, D>> {
+        let geometry = device.geometry();
+        check_chip(&geometry)?;
+        let memory =
+            Memory::new(memory, &geometry).ok_or(Error::Unsupported("too little memory: see `memory_bytes`"))?;
+        let directory = DirectorySlot { serial: NONE, page: NONE, dirty: false, used: 0 };
+        let file = FileSlot { serial: NONE, page: NONE, dirty: false, head: Head::CLOSED, used: 0 };
+        Ok(FlashLight {
+            device,
+            geometry,
+            memory,
+            seed: identity.seed(),
+            sequence: 0,
+            state: State::new(),
+            window_used: 0,
+            leaf: Head::CLOSED,
+            second: Head::CLOSED,
+            roots: Roots::default(),
+            identity,
+            directories: [directory; DIRECTORIES],
+            files: [file; FILES],
+            table: TableSlot { number: NONE, dirty: false },
+            work: NONE,
+            since: 0,
+            clean: false,
+            covers: None,
+            recovering: false,
+            retired: [NONE; RETIRED],
+            worn: [NONE; RETIRED],
+            stuck: [NONE; RETIRED],
+            free: 0,
+            recent: [0; 8],
+            uses: 0,
+            stopped: false,
+            counters: Counters::default(),
+        })
+    }
+
+    /// The chip.
+    pub fn device(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    /// What was done since the mount.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// How the volume is told from others.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Free blocks of the window that are left.
+    pub(crate) fn window_left(&self) -> usize {
+        self.state.window[self.window_used..].iter().take_while(|&&block| block != NONE).count()
+    }
+
+    pub(crate) fn is_bad(&self, block: u32) -> bool {
+        self.memory.counts[block as usize] == BAD
+    }
+
+    pub(crate) fn head(&mut self, place: Place) -> &mut Head {
+        match place {
+            Place::Log(log) => &mut self.state.heads[log as usize],
+            Place::File(slot) => &mut self.files[slot].head,
+            Place::Leaf => &mut self.leaf,
+            Place::Second => &mut self.second,
+        }
+    }
+
+    /// Takes the next free block and erases it; one that cannot be erased is marked bad.
+    pub(crate) fn open_block(&mut self, for_checkpoint: bool) -> Result<Head> {
+        loop {
+            if !for_checkpoint && !self.recovering && self.window_left() <= KEPT {
+                return Err(Error::NoSpace);
+            }
+            let next = self.state.window.get(self.window_used).copied().filter(|&block| block != NONE);
+            let block = next.ok_or(Error::NoSpace)?;
+            self.window_used += 1;
+            if self.device.is_bad(block)? {
+                // It was marked, and the power went before a checkpoint said so.
+                self.memory.counts[block as usize] = BAD;
+                continue;
+            }
+            let erases = self.tag(self.geometry.first_page(block))?.map_or(0, |tag| tag.erases);
+            match self.device.erase(block) {
+                Ok(()) => return Ok(Head { block, next: 0, erases: erases + 1 }),
+                Err(NandError::EraseFailed { .. }) => self.condemn(block)?,
+                Err(error) => return Err(self.stop(error)),
+            }
+        }
+    }
+
+    /// Marks a block bad that nothing live is in.
+    pub(crate) fn condemn(&mut self, block: u32) -> Result<()> {
+        self.counters.failed += 1;
+        self.memory.counts[block as usize] = BAD;
+        // A block that does not take the mark stays bad for this volume: the counts say so.
+        match self.device.mark_bad(block) {
+            Ok(()) | Err(NandError::ProgramFailed { .. }) => Ok(()),
+            Err(error) => Err(self.stop(error)),
+        }
+    }
+
+    /// An error behind which memory and chip may differ.
+    pub(crate) fn stop(&mut self, error: NandError) -> Error {
+        self.stopped = true;
+        error.into()
+    }
+
+    /// What stands beside a page.
+    pub(crate) fn tag(&mut self, page: u32) -> Result<Option<Tag>> {
+        let mut spare = [0; MOST_SPARE];
+        let spare = &mut spare[..self.geometry.spare_bytes as usize];
+        self.device.read(page, &mut [], spare)?;
+        Ok(Tag::of(spare))
+    }
+
+    /// Programs the next page of a log, in another block if it has to be. Says where it is.
+    pub(crate) fn program(&mut self, place: Place, source: Source<'_>, serial: u32, offset: u32) -> Result<u32> {
+        let mut spare = [0xFF; MOST_SPARE];
+        let whole = self.geometry.spare_bytes as usize;
+        loop {
+            let mut head = *self.head(place);
+            if head.block == NONE || head.next == self.geometry.pages_per_block {
+                head = self.open_block(matches!(place, Place::Leaf | Place::Second))?;
+                *self.head(place) = head;
+            }
+            let page = self.geometry.first_page(head.block) + head.next;
+            spare[..TAG].copy_from_slice(&Tag { serial, offset, erases: head.erases }.bytes());
+            let bytes = match source {
+                Source::Buffer(buffer) => self.memory.page(buffer),
+                Source::Bytes(bytes) => bytes,
+            };
+            match self.device.program(page, bytes, &spare[..whole]) {
+                Ok(()) => {
+                    self.head(place).next += 1;
+                    return Ok(page);
+                }
+                Err(NandError::ProgramFailed { .. }) => {
+                    *self.head(place) = Head::CLOSED;
+                    self.retire(head.block)?;
+                }
+                Err(error) => return Err(self.stop(error)),
+            }
+        }
+    }
+
+    /// A program failed: what the block holds is moved before the next change.
+    fn retire(&mut self, block: u32) -> Result<()> {
+        match self.retired.iter_mut().find(|retired| **retired == NONE) {
+            Some(free) => {
+                *free = block;
+                Ok(())
+            }
+            None => {
+                self.stopped = true;
+                Err(Error::Nand(NandError::ProgramFailed { page: self.geometry.first_page(block) }))
+            }
+        }
+    }
+
+    /// Writes a metadata page from memory to its log.
+    pub(crate) fn append(
+        &mut self,
+        log: Log,
+        buffer: Buffer,
+        area: Area,
+        flags: u8,
+        owner: u32,
+        which: u32,
+    ) -> Result<u32> {
+        let page = self.append_to(Place::Log(log), buffer, area, flags, owner, which)?;
+        // Pages of counts are known by the checkpoint.
+        if log != Log::Counts {
+            self.live(page);
+        }
+        Ok(page)
+    }
+
+    pub(crate) fn append_to(
+        &mut self,
+        place: Place,
+        buffer: Buffer,
+        area: Area,
+        flags: u8,
+        owner: u32,
+        which: u32,
+    ) -> Result<u32> {
+        self.sequence += 1;
+        self.since += 1;
+        self.counters.metadata += 1;
+        let header = Header { area, flags, sequence: self.sequence, owner, which };
+        header.seal(self.memory.page_mut(buffer), self.seed);
+        let page = self.program(place, Source::Buffer(buffer), NONE, NONE)?;
+        if buffer == Buffer::Work {
+            self.work = page;
+        }
+        Ok(page)
+    }
+
+    /// A page is live.
+    pub(crate) fn live(&mut self, page: u32) {
+        self.memory.counts[self.geometry.block_of(page) as usize] += 1;
+    }
+
+    /// Pages are live no longer.
+    pub(crate) fn dead(&mut self, page: u32, length: u32) {
+        count_dead(self.memory.counts, &self.geometry, page, length);
+    }
+
+    /// A page that may be absent is live no longer.
+    pub(crate) fn dead_if_any(&mut self, page: u32) {
+        if page != NONE {
+            self.dead(page, 1);
+        }
+    }
+
+    /// Reads a page into memory.
+    pub(crate) fn read_page(&mut self, page: u32, buffer: Buffer) -> Result<()> {
+        let status = self.device.read(page, self.memory.page_mut(buffer), &mut [])?;
+        self.note_flips(page, status);
+        Ok(())
+    }
+
+    /// Remembers a block in which almost as many bits have flipped as can be set right: it is emptied before the next change.
+    pub(crate) fn note_flips(&mut self, page: u32, status: ReadStatus) {
+        let ReadStatus::Corrected(flipped) = status else { return };
+        if flipped + 1 < self.device.correctable().max(2) {
+            return;
+        }
+        let block = self.geometry.block_of(page);
+        if !self.worn.contains(&block)
+            && let Some(free) = self.worn.iter_mut().find(|worn| **worn == NONE)
+        {
+            *free = block;
+        }
+    }
+
+    /// Reads a page, and checks that it is a metadata page of that area.
+    pub(crate) fn read_metadata(&mut self, page: u32, buffer: Buffer, area: Area) -> Result<Header> {
+        if page >= self.geometry.pages() {
+            return Err(Error::Damaged { page, what: "it is beyond the end of the chip" });
+        }
+        self.read_page(page, buffer)?;
+        let header = Header::of(self.memory.page(buffer), self.seed);
+        header
+            .filter(|header| header.area == area)
+            .ok_or(Error::Damaged { page, what: "its checksum or its kind is wrong" })
+    }
+
+    /// Reads an inode, and checks that it can be one.
+    pub(crate) fn read_inode(&mut self, page: u32, buffer: Buffer, serial: u32, directory: bool) -> Result<()> {
+        let area = if directory { Area::DirInode } else { Area::FileInode };
+        let header = self.read_metadata(page, buffer, area)?;
+        let inode = self.memory.page(buffer);
+        if header.owner != serial || !inode.is_sound() || inode.is_directory() != directory {
+            return Err(Error::Damaged { page, what: "it is not the inode that it should be" });
+        }
+        Ok(())
+    }
+
+    /// The next page of an inode in memory is no rename: only the page that was one says where it came from.
+    pub(crate) fn forget_origin(&mut self, buffer: Buffer) {
+        let inode = self.memory.page_mut(buffer);
+        inode.set_u32(inode::FROM_DIR, NONE);
+        inode.set_u32(inode::FROM_KEY, NONE);
+    }
+
+    /// Has a metadata page in the work page.
+    pub(crate) fn load_work(&mut self, page: u32, area: Area) -> Result<()> {
+        if self.work == page {
+            return Ok(());
+        }
+        self.work = NONE;
+        self.read_metadata(page, Buffer::Work, area)?;
+        self.work = page;
+        Ok(())
+    }
+
+    /// The work page, to be changed: it is no longer what the chip has.
+    pub(crate) fn work_mut(&mut self) -> &mut [u8] {
+        self.work = NONE;
+        self.memory.page_mut(Buffer::Work)
+    }
+
+    /// A number that grows with each use.
+    pub(crate) fn use_now(&mut self) -> u32 {
+        self.uses += 1;
+        self.uses
+    }
+
+    /// Whether changes are possible.
+    pub(crate) fn check_running(&self) -> Result<()> {
+        if self.stopped { Err(Error::Stopped) } else { Ok(()) }
+    }
+
+    /// Pages of metadata that one page of the inode table, or of its index, has room for.
+    pub(crate) fn table_entries(&self) -> (u32, u32) {
+        let room = self.geometry.page_bytes - crate::layout::leaf::TABLE_FIRST as u32;
+        (room / 8, room / 4)
+    }
+
+    /// Replaces the window, whose blocks before `window_used` are in use.
+    pub(crate) fn set_window(&mut self, window: [u32; WINDOW]) {
+        (self.state.window, self.window_used) = (window, 0);
+    }
+}
+
+/// Counts pages that are live no longer.
+pub(crate) fn count_dead(counts: &mut [u8], geometry: &Geometry, page: u32, length: u32) {
+    for page in page..page + length {
+        let count = &mut counts[geometry.block_of(page) as usize];
+        debug_assert!(*count > 0 && *count != BAD, "page {page} is not live");
+        *count = count.saturating_sub(1);
+    }
+}
+
+impl Identity {
+    /// What the checksums of the volume's pages begin with.
+    pub(crate) fn seed(&self) -> u32 {
+        (0..4).fold(0x9E37_79B9, |seed: u32, at| {
+            (seed ^ self.uuid.u32_at(4 * at)).wrapping_mul(0x85EB_CA6B).rotate_left(13)
+        })
+    }
+}
+
+/// Whether the format has room for a chip of that shape.
+fn check_chip(geometry: &Geometry) -> Result<()> {
+    let page = geometry.page_bytes as usize;
+    let countable = crate::layout::leaf::COUNT_PAGES * (page - crate::layout::header::HEADER);
+    if page < 2048 {
+        return Err(Error::Unsupported("pages of less than 2 KiB"));
+    }
+    if geometry.pages_per_block > 128 {
+        return Err(Error::Unsupported("more than 128 pages in a block"));
+    }
+    if !(64..=countable as u64).contains(&geometry.blocks.into()) {
+        return Err(Error::Unsupported("fewer than 64 blocks, or more than 64 pages of counts have room for"));
+    }
+    if !(TAG..=MOST_SPARE).contains(&(geometry.spare_bytes as usize)) {
+        return Err(Error::Unsupported("fewer than 12 free spare bytes a page, or more than 512"));
+    }
+    Ok(())
+}
