@@ -8,7 +8,7 @@ use crate::layout::Numbers;
 use crate::layout::bucket::Pointer;
 use crate::layout::header::Area;
 use crate::layout::inode::{self, Inode};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Bytes};
 use crate::mount::ROOT;
 use crate::table::Located;
 use crate::volume::{BAD, FlashLight};
@@ -35,7 +35,7 @@ impl Checked {
     }
 }
 
-impl<D: NandDevice> FlashLight<'_, D> {
+impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Writes a checkpoint, then walks through everything. Counts of live pages that are wrong are set right in memory. Errors: a page
     /// cannot be read, or is not what it should be.
     pub fn check(&mut self) -> Result<Checked> {
@@ -45,12 +45,12 @@ impl<D: NandDevice> FlashLight<'_, D> {
         // Every live page takes one away: what is left, or was missing, was counted wrong.
         self.walk(&mut checked, |volume, page, length| {
             for page in page..page + length {
-                let count = &mut volume.memory.counts[volume.geometry.block_of(page) as usize];
+                let count = &mut volume.memory.counts_mut()[volume.geometry.block_of(page) as usize];
                 // One too few ends above all that can be live, and below the mark of a bad block.
                 *count = if *count == 0 { TOO_FEW } else { *count - 1 };
             }
         })?;
-        for count in self.memory.counts.iter_mut().filter(|count| **count != BAD && **count != 0) {
+        for count in self.memory.counts_mut().iter_mut().filter(|count| **count != BAD && **count != 0) {
             checked.wrong_counts += 1;
             *count = 0;
         }

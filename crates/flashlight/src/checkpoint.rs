@@ -6,10 +6,10 @@ use crate::error::Result;
 use crate::layout::header::{Area, HEADER};
 use crate::layout::leaf::{Head, ROOT_BLOCKS, SECOND_LEAF, WINDOW};
 use crate::layout::{NONE, Numbers};
-use crate::memory::{Buffer, DIRECTORIES, FILES};
+use crate::memory::{Buffer, Bytes, DIRECTORIES, FILES};
 use crate::volume::{FlashLight, Log, Place};
 
-impl<D: NandDevice> FlashLight<'_, D> {
+impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Writes all that is in memory only, then a checkpoint. What was freed before may be erased from then on.
     pub(crate) fn checkpoint(&mut self, clean: bool) -> Result<()> {
         let done = self.write_checkpoint(clean);
@@ -52,8 +52,8 @@ impl<D: NandDevice> FlashLight<'_, D> {
 
     fn write_counts(&mut self) -> Result<()> {
         let per_page = self.geometry.page_bytes as usize - HEADER;
-        for which in 0..self.memory.counts.len().div_ceil(per_page) {
-            let end = self.memory.counts.len().min((which + 1) * per_page);
+        for which in 0..self.memory.counts().len().div_ceil(per_page) {
+            let end = self.memory.counts().len().min((which + 1) * per_page);
             self.work_mut().fill(0);
             let (work, counts) = self.memory.page_and_counts(Buffer::Work);
             let part = &counts[which * per_page..end];
@@ -87,7 +87,7 @@ impl<D: NandDevice> FlashLight<'_, D> {
         self.free = 0;
         for at in 0..blocks {
             let block = (self.state.cursor + at) % blocks;
-            if self.memory.counts[block as usize] != 0 || self.is_needed(block) {
+            if self.memory.counts()[block as usize] != 0 || self.is_needed(block) {
                 continue;
             }
             self.free += 1;

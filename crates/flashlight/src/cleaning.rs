@@ -10,7 +10,7 @@ use crate::layout::extents::Extent;
 use crate::layout::header::{Area, Header};
 use crate::layout::leaf::{Head, ROOT_BLOCKS};
 use crate::layout::tag::Tag;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Bytes};
 use crate::table::{INDEX, Located};
 use crate::volume::{BAD, FlashLight, Log, Place, Source};
 
@@ -23,7 +23,7 @@ const SOME: u32 = 64;
 /// Metadata pages behind which there is a checkpoint: a mount reads them after a power cut.
 const MOST_SINCE: u32 = 448;
 
-impl<D: NandDevice> FlashLight<'_, D> {
+impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Makes room for an operation; `pages` of data will be new. Errors: [`Error::NoSpace`], or an earlier error of the chip.
     pub(crate) fn make_room(&mut self, pages: u32) -> Result<()> {
         self.check_running()?;
@@ -54,12 +54,12 @@ impl<D: NandDevice> FlashLight<'_, D> {
 
     /// Live pages.
     pub(crate) fn used_pages(&self) -> u64 {
-        self.memory.counts.iter().filter(|&&count| count != BAD).map(|&count| u64::from(count)).sum()
+        self.memory.counts().iter().filter(|&&count| count != BAD).map(|&count| u64::from(count)).sum()
     }
 
     /// Pages that may be live at most: the rest is what cleaning, logs and failing blocks need.
     pub(crate) fn capacity_pages(&self) -> u64 {
-        let good = self.memory.counts.iter().filter(|&&count| count != BAD).count() as u64;
+        let good = self.memory.counts().iter().filter(|&&count| count != BAD).count() as u64;
         let reserve = u64::from(FEW + ROOT_BLOCKS) + 12 + u64::from(self.geometry.blocks / 50);
         good.saturating_sub(reserve) * u64::from(self.geometry.pages_per_block)
     }
@@ -84,7 +84,7 @@ impl<D: NandDevice> FlashLight<'_, D> {
 
     /// The block with the fewest live pages, if it has fewer than `most`.
     fn victim(&self, most: u32) -> Option<u32> {
-        let counts = &*self.memory.counts;
+        let counts = self.memory.counts();
         let candidates = (0..self.geometry.blocks).filter(|&block| (1..most).contains(&counts[block as usize].into()));
         let free = candidates.filter(|block| !self.is_needed(*block) && !self.stuck.contains(block));
         free.min_by_key(|&block| counts[block as usize])
@@ -119,7 +119,7 @@ impl<D: NandDevice> FlashLight<'_, D> {
             self.flush_inodes()?;
             self.flush_table()?;
             self.retired[at] = NONE;
-            if self.memory.counts[block as usize] == 0 {
+            if self.memory.counts()[block as usize] == 0 {
                 self.condemn(block)?;
             }
         }
@@ -159,7 +159,7 @@ impl<D: NandDevice> FlashLight<'_, D> {
     fn empty(&mut self, block: u32) -> Result<()> {
         let first = self.geometry.first_page(block);
         for page in first..first + self.geometry.pages_per_block {
-            if self.memory.counts[block as usize] == 0 {
+            if self.memory.counts()[block as usize] == 0 {
                 break;
             }
             let moved = match self.tag(page)? {
@@ -169,7 +169,7 @@ impl<D: NandDevice> FlashLight<'_, D> {
             self.counters.moved += u64::from(moved);
         }
         self.counters.cleaned += 1;
-        if self.memory.counts[block as usize] != 0 {
+        if self.memory.counts()[block as usize] != 0 {
             self.stuck.rotate_right(1);
             self.stuck[0] = block;
         }

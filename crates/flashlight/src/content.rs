@@ -7,13 +7,13 @@ use crate::layout::extents::{self, Extent};
 use crate::layout::inode::{self, INLINE, Inode};
 use crate::layout::leaf::Head;
 use crate::layout::{NONE, Numbers};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Bytes};
 use crate::volume::{FlashLight, Log, Place, Source};
 
 /// Files of so many pages have blocks of their own.
 const OWN_BLOCKS: u64 = 32;
 
-impl<D: NandDevice> FlashLight<'_, D> {
+impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Fills `bytes` from a file; the file is that long.
     pub(crate) fn read_pages(&mut self, slot: usize, offset: u64, bytes: &mut [u8]) -> Result<()> {
         let page_bytes = self.geometry.page_bytes as usize;

@@ -10,7 +10,7 @@ use crate::layout::bucket::{self, Entry, FIRST, MOST_DEPTH, Pointer};
 use crate::layout::header::{Area, name_hash};
 use crate::layout::inode::{self, ENTRY, Inode, SLOTS};
 use crate::layout::{NONE, Numbers};
-use crate::memory::{Buffer, DIRECTORIES};
+use crate::memory::{Buffer, Bytes, DIRECTORIES};
 use crate::table::Located;
 use crate::volume::{FlashLight, Log};
 
@@ -45,7 +45,7 @@ impl Bucket {
     }
 }
 
-impl<D: NandDevice> FlashLight<'_, D> {
+impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Has a directory in memory; says in which slot.
     pub(crate) fn directory(&mut self, serial: u32) -> Result<usize> {
         let now = self.use_now();
@@ -81,8 +81,10 @@ impl<D: NandDevice> FlashLight<'_, D> {
             return Ok(());
         }
         for file in 0..self.files.len() {
-            let (found, unwritten) = (self.files[file].serial, self.files[file].page == NONE);
-            if found != NONE && unwritten && self.memory.page(Buffer::File(file)).parent() == serial {
+            let inode = self.memory.page(Buffer::File(file));
+            // New here, or moved here in memory.
+            let unwritten = self.files[file].page == NONE || inode.u32_at(inode::FROM_DIR) != NONE;
+            if self.files[file].serial != NONE && unwritten && inode.parent() == serial {
                 self.flush_file(file)?;
             }
         }

@@ -12,7 +12,7 @@ use crate::layout::header::Area;
 use crate::layout::inode::{self, EXTENT, Inode};
 use crate::layout::leaf::Head;
 use crate::layout::{NONE, Numbers};
-use crate::memory::{Buffer, FILES};
+use crate::memory::{Buffer, Bytes, FILES};
 use crate::table::Located;
 use crate::volume::{FlashLight, Log, count_dead};
 
@@ -33,7 +33,7 @@ pub(crate) struct Lookup {
     mapped: bool,
 }
 
-impl<D: NandDevice> FlashLight<'_, D> {
+impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Has a file in memory; says in which slot.
     pub(crate) fn file(&mut self, serial: u32) -> Result<usize> {
         let now = self.use_now();

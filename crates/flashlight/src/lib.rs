@@ -15,7 +15,7 @@
 //! A directory leads to a file's inode by its place on the chip, and to a directory's by its number (*hybrid indexing*, section 3.2 of the
 //! paper). An inode fills a page, and what is left of it is a log of index entries (*intra-inode index logging*, 3.3).
 //!
-//! It is not finished: there is no command for it yet. See the crate's README for what is missing.
+//! It is not finished: see the crate's README for what is missing.
 
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout))]
@@ -44,7 +44,7 @@ mod volume;
 pub use check::Checked;
 pub use error::{Error, Result};
 pub use layout::inode::Time;
-pub use memory::memory_bytes;
+pub use memory::{Bytes, memory_bytes};
 pub use mount::FormatOptions;
 pub use operations::{Attributes, Change, InodeNumber, Listed, NewInode, Usage};
 pub use volume::{Counters, FlashLight, Identity};

@@ -25,23 +25,27 @@ pub(crate) enum Buffer {
     Work,
 }
 
+/// Bytes that a volume may use: a slice, an array, a vector.
+pub trait Bytes: AsRef<[u8]> + AsMut<[u8]> {}
+
+impl<M: AsRef<[u8]> + AsMut<[u8]>> Bytes for M {}
+
 /// The caller's bytes, cut into pages.
 #[derive(Debug)]
-pub(crate) struct Memory<'m> {
-    pages: &'m mut [u8],
+pub(crate) struct Memory<M> {
+    bytes: M,
     page: usize,
-    /// Live pages of each block, or 255 if it is bad.
-    pub(crate) counts: &'m mut [u8],
+    blocks: usize,
 }
 
-impl<'m> Memory<'m> {
+impl<M: Bytes> Memory<M> {
     /// `None` if there are too few bytes.
-    pub(crate) fn new(bytes: &'m mut [u8], geometry: &Geometry) -> Option<Memory<'m>> {
-        let page = geometry.page_bytes as usize;
-        let (pages, rest) = bytes.split_at_mut_checked(PAGES * page)?;
-        let counts = rest.get_mut(..geometry.blocks as usize)?;
-        counts.fill(0);
-        Some(Memory { pages, page, counts })
+    pub(crate) fn new(bytes: M, geometry: &Geometry) -> Option<Memory<M>> {
+        let enough = bytes.as_ref().len() >= memory_bytes(geometry);
+        let (page, blocks) = (geometry.page_bytes as usize, geometry.blocks as usize);
+        let mut memory = enough.then_some(Memory { bytes, page, blocks })?;
+        memory.counts_mut().fill(0);
+        Some(memory)
     }
 
     fn at(&self, buffer: Buffer) -> core::ops::Range<usize> {
@@ -54,25 +58,40 @@ impl<'m> Memory<'m> {
         number * self.page..(number + 1) * self.page
     }
 
+    fn counts_at(&self) -> core::ops::Range<usize> {
+        PAGES * self.page..PAGES * self.page + self.blocks
+    }
+
     pub(crate) fn page(&self, buffer: Buffer) -> &[u8] {
-        &self.pages[self.at(buffer)]
+        &self.bytes.as_ref()[self.at(buffer)]
     }
 
     pub(crate) fn page_mut(&mut self, buffer: Buffer) -> &mut [u8] {
         let range = self.at(buffer);
-        &mut self.pages[range]
+        &mut self.bytes.as_mut()[range]
+    }
+
+    /// Live pages of each block, or 255 if it is bad.
+    pub(crate) fn counts(&self) -> &[u8] {
+        &self.bytes.as_ref()[self.counts_at()]
+    }
+
+    pub(crate) fn counts_mut(&mut self) -> &mut [u8] {
+        let range = self.counts_at();
+        &mut self.bytes.as_mut()[range]
     }
 
     /// The work page to change, and another page beside it.
     pub(crate) fn work_and(&mut self, buffer: Buffer) -> (&mut [u8], &mut [u8]) {
-        let other = self.at(buffer);
-        let (before, work) = self.pages.split_at_mut((PAGES - 1) * self.page);
-        (work, &mut before[other])
+        let (other, work) = (self.at(buffer), self.at(Buffer::Work));
+        let (before, from_work) = self.bytes.as_mut().split_at_mut(work.start);
+        (&mut from_work[..self.page], &mut before[other])
     }
 
     /// A page, and the counts of live pages beside it.
     pub(crate) fn page_and_counts(&mut self, buffer: Buffer) -> (&mut [u8], &mut [u8]) {
-        let range = self.at(buffer);
-        (&mut self.pages[range], self.counts)
+        let (range, blocks) = (self.at(buffer), self.blocks);
+        let (pages, counts) = self.bytes.as_mut().split_at_mut(PAGES * self.page);
+        (&mut pages[range], &mut counts[..blocks])
     }
 }

@@ -7,7 +7,7 @@ use crate::layout::header::{Area, HEADER};
 use crate::layout::inode::{self, Inode, SLOTS, Time};
 use crate::layout::leaf::{Head, ROOT_BLOCKS, SECOND_LEAF, State, WINDOW};
 use crate::layout::{NONE, Numbers};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Bytes};
 use crate::roots::{self, Roots};
 use crate::volume::{BAD, FlashLight, Identity};
 
@@ -25,14 +25,14 @@ pub struct FormatOptions {
     pub now: Time,
 }
 
-impl<'m, D: NandDevice> FlashLight<'m, D> {
+impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Makes a volume on a chip: what was there is lost. Errors: the chip is of a shape that the format has no room for, too much of it
     /// is bad, or it fails.
-    pub fn format(device: D, memory: &'m mut [u8], options: &FormatOptions) -> Result<FlashLight<'m, D>> {
+    pub fn format(device: D, memory: M, options: &FormatOptions) -> Result<FlashLight<M, D>> {
         let mut volume = FlashLight::unmounted(device, memory, options.identity)?;
         for block in 0..volume.geometry.blocks {
             if volume.device.is_bad(block)? {
-                volume.memory.counts[block as usize] = BAD;
+                volume.memory.counts_mut()[block as usize] = BAD;
             }
         }
         if (0..ROOT_BLOCKS).filter(|&block| !volume.is_bad(block)).count() < 5 {
@@ -87,10 +87,10 @@ impl<'m, D: NandDevice> FlashLight<'m, D> {
 
     /// Opens the volume on a chip; `memory` has [`memory_bytes`](crate::memory_bytes). After a power cut it recovers what was written
     /// since the last checkpoint, and writes one. Errors: there is no volume, it is damaged, or the chip fails.
-    pub fn mount(mut device: D, memory: &'m mut [u8]) -> Result<FlashLight<'m, D>> {
+    pub fn mount(mut device: D, mut memory: M) -> Result<FlashLight<M, D>> {
         let geometry = device.geometry();
         let page_bytes = geometry.page_bytes as usize;
-        let Some(work) = memory.get_mut(..page_bytes) else {
+        let Some(work) = memory.as_mut().get_mut(..page_bytes) else {
             return Err(Error::Unsupported("too little memory: see `memory_bytes`"));
         };
         let [newest, before] = roots::find(&mut device, work)?;
@@ -157,10 +157,10 @@ impl<'m, D: NandDevice> FlashLight<'m, D> {
 
     fn read_counts(&mut self) -> Result<()> {
         let per_page = self.geometry.page_bytes as usize - HEADER;
-        for which in 0..self.memory.counts.len().div_ceil(per_page) {
+        for which in 0..self.memory.counts().len().div_ceil(per_page) {
             self.work = NONE;
             self.read_metadata(self.state.counts[which], Buffer::Work, Area::Counts)?;
-            let end = self.memory.counts.len().min((which + 1) * per_page);
+            let end = self.memory.counts().len().min((which + 1) * per_page);
             let (work, counts) = self.memory.page_and_counts(Buffer::Work);
             let part = &mut counts[which * per_page..end];
             part.copy_from_slice(&work[HEADER..HEADER + part.len()]);
@@ -178,23 +178,26 @@ impl<'m, D: NandDevice> FlashLight<'m, D> {
             }
         }
         self.set_window(window);
-        let free = (0..self.geometry.blocks).filter(|&block| self.memory.counts[block as usize] == 0);
+        let free = (0..self.geometry.blocks).filter(|&block| self.memory.counts()[block as usize] == 0);
         self.free = free.filter(|&block| !self.is_needed(block)).count() as u32;
     }
 
     /// Writes everything, and says on the chip that nothing is to be recovered. Gives the chip back.
     pub fn unmount(mut self) -> core::result::Result<D, (Error, D)> {
-        match self.finish() {
+        match self.close() {
             Ok(()) => Ok(self.device),
             Err(error) => Err((error, self.device)),
         }
     }
 
-    fn finish(&mut self) -> Result<()> {
-        if self.clean && !self.files.iter().any(|file| file.serial != NONE && file.dirty) {
+    /// Deletes the files that are unlinked and still open, writes everything, and says on the chip that nothing is to be recovered. Until
+    /// something changes, a power cut costs nothing.
+    pub fn close(&mut self) -> Result<()> {
+        if self.clean {
             return Ok(());
         }
-        self.check_running()?;
+        self.make_room(0)?;
+        self.delete_orphans()?;
         for slot in 0..self.files.len() {
             self.flush_file(slot)?;
             self.drop_file(slot);

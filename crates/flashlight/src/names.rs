@@ -8,7 +8,7 @@ use crate::layout::header::Area;
 use crate::layout::inode::{self, DIRECTORY, EXTENT, GONE, INLINE, Inode, LINK, MOST_NAME, TYPE, Time};
 use crate::layout::leaf::Head;
 use crate::layout::{NONE, Numbers};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Bytes};
 use crate::mount::{ORPHANS, ROOT};
 use crate::operations::{Found, InodeNumber, NewInode};
 use crate::table::Located;
@@ -17,7 +17,7 @@ use crate::volume::{FlashLight, Log};
 /// Bytes of the longest target of a symbolic link.
 const MOST_TARGET: usize = 1600;
 
-impl<D: NandDevice> FlashLight<'_, D> {
+impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Makes a file, a device node, a socket or a pipe.
     pub fn create(&mut self, directory: InodeNumber, name: &[u8], new: &NewInode) -> Result<InodeNumber> {
         if new.mode & TYPE == DIRECTORY || new.mode & TYPE == LINK {
@@ -222,7 +222,11 @@ impl<D: NandDevice> FlashLight<'_, D> {
             *digit = b"0123456789abcdef"[(found.serial >> (28 - 4 * at) & 15) as usize];
         }
         let key = self.free_key(ORPHANS, &name)?;
-        self.move_file(found.serial, (parent, found.key), (ORPHANS, key, &name), now)
+        let (from, to) = ((parent, found.key), (ORPHANS, key, &name[..]));
+        self.prepare_move(found.serial, from, to, now)?;
+        self.set_located(found.serial, Some(Located::File { parent: ORPHANS, key }))?;
+        // Nothing has to be written now: where the power goes before that, the file is gone, which is what becomes of it anyway.
+        self.leave(parent, found.key, Pointer::Unwritten, now)
     }
 
     /// Deletes the files that were open when the power went, or when the volume was unmounted.
@@ -238,10 +242,20 @@ impl<D: NandDevice> FlashLight<'_, D> {
 
     /// The file is written at its new place at once, with where it came from: so there is no moment in which it is at both or at none.
     fn move_file(&mut self, serial: u32, from: (u32, u32), to: (u32, u32, &[u8]), now: Time) -> Result<()> {
+        self.write_new_directories(to.0)?;
+        self.prepare_move(serial, from, to, now)?;
+        let slot = self.file(serial)?;
+        self.flush_file(slot)?;
+        self.set_located(serial, Some(Located::File { parent: to.0, key: to.1 }))?;
+        self.leave(from.0, from.1, Pointer::Unwritten, now)
+    }
+
+    /// The file has its new place in memory.
+    fn prepare_move(&mut self, serial: u32, from: (u32, u32), to: (u32, u32, &[u8]), now: Time) -> Result<()> {
         let slot = self.file(serial)?;
         let more = to.2.len() + 4;
-        let size = self.memory.page(Buffer::File(slot)).u64_at(inode::SIZE);
         let page = self.memory.page(Buffer::File(slot));
+        let size = page.u64_at(inode::SIZE);
         if page.is_inline() && page.body() + page.count() + more > page.len() {
             if page.u32_at(inode::MODE) & TYPE == LINK {
                 return Err(Error::NameTooLong);
@@ -249,20 +263,12 @@ impl<D: NandDevice> FlashLight<'_, D> {
             self.spill(slot)?;
         }
         self.fit(slot, size, more + EXTENT)?;
-        let page = self.memory.page_mut(Buffer::File(slot));
-        if !page.rename(to.2) {
+        if !self.memory.page_mut(Buffer::File(slot)).rename(to.2) {
             return Err(Error::NameTooLong);
         }
-        self.write_new_directories(to.0)?;
-        let slot = self.file(serial)?;
         self.place(Buffer::File(slot), from, to, now);
-        self.enter_moved(to.0, to.1, Pointer::Unwritten, now)?;
-        // Its slot may be another one by now, but it is still in memory: entering writes none that is dirty elsewhere.
-        let slot = self.file(serial)?;
         self.files[slot].dirty = true;
-        self.flush_file(slot)?;
-        self.set_located(serial, Some(Located::File { parent: to.0, key: to.1 }))?;
-        self.leave(from.0, from.1, Pointer::Unwritten, now)
+        self.enter_moved(to.0, to.1, Pointer::Unwritten, now)
     }
 
     fn move_directory(&mut self, serial: u32, from: (u32, u32), to: (u32, u32, &[u8]), now: Time) -> Result<()> {

@@ -7,7 +7,7 @@ use crate::layout::bucket::Pointer;
 use crate::layout::header::Area;
 use crate::layout::inode::{self, DIRECTORY, Inode, LINK, MOST_NAME, TYPE, Time};
 use crate::layout::{NONE, Numbers};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Bytes};
 use crate::mount::{ORPHANS, ROOT};
 use crate::table::Located;
 use crate::volume::FlashLight;
@@ -117,7 +117,7 @@ pub(crate) struct Found {
     pub(crate) directory: bool,
 }
 
-impl<D: NandDevice> FlashLight<'_, D> {
+impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// The root directory.
     pub fn root(&self) -> InodeNumber {
         InodeNumber(ROOT)
@@ -128,6 +128,12 @@ impl<D: NandDevice> FlashLight<'_, D> {
         self.directory(directory.0)?;
         let found = self.find(directory.0, name)?;
         found.map(|found| InodeNumber(found.serial)).ok_or(Error::NotFound)
+    }
+
+    /// The directory that an inode is in; the root is in itself.
+    pub fn parent(&mut self, number: InodeNumber) -> Result<InodeNumber> {
+        let buffer = self.inode(number.0)?;
+        Ok(InodeNumber(self.memory.page(buffer).parent()))
     }
 
     /// What an inode says of itself.

@@ -20,7 +20,7 @@ use crate::layout::header::{Area, Header};
 use crate::layout::inode::{self, GONE, Inode};
 use crate::layout::leaf::{Head, LOGS, REMNANTS, WINDOW};
 use crate::layout::{NONE, Numbers};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Bytes};
 use crate::mount::ORPHANS;
 use crate::table::Located;
 use crate::volume::{FlashLight, KEPT, Log};
@@ -54,7 +54,7 @@ struct Since {
     saved: (u32, u32),
 }
 
-impl<D: NandDevice> FlashLight<'_, D> {
+impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Recovers what was written since the checkpoint with that sequence number.
     pub(crate) fn recover(&mut self, checkpoint: u64) -> Result<()> {
         let mut since =
@@ -104,7 +104,7 @@ impl<D: NandDevice> FlashLight<'_, D> {
         window[..left].copy_from_slice(&self.state.window[self.window_used..self.window_used + left]);
         let mut count = left;
         for &block in since.window.iter().filter(|&&block| block != NONE) {
-            let free = self.memory.counts[block as usize] == 0 && !self.is_needed(block);
+            let free = self.memory.counts()[block as usize] == 0 && !self.is_needed(block);
             // A power cut now begins all anew, and needs the pages that were read.
             let first = self.geometry.first_page(block);
             if free && self.header_of(first)?.is_none_or(|header| header.sequence < since.sequence) {

@@ -11,7 +11,7 @@ use crate::layout::header::{Area, Header};
 use crate::layout::leaf::{MAGIC, ROOT_BLOCKS, ROOT_GENERATION, ROOT_SECOND, VERSION};
 use crate::layout::tag::Tag;
 use crate::layout::{NONE, Numbers};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Bytes};
 use crate::volume::{FlashLight, Identity};
 
 /// A root that was found twice, or written twice.
@@ -48,7 +48,7 @@ impl Roots {
     }
 }
 
-impl<D: NandDevice> FlashLight<'_, D> {
+impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Writes a root that leads to the second level.
     pub(crate) fn write_root(&mut self) -> Result<()> {
         if !self.roots.shown {

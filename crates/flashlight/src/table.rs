@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::layout::header::Area;
 use crate::layout::leaf::{INDEXES, TABLE_FIRST};
 use crate::layout::{NONE, Numbers};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Bytes};
 use crate::volume::{FlashLight, Log};
 
 /// The header's flag of a page of the index.
@@ -24,7 +24,7 @@ pub(crate) enum Located {
     Directory(u32),
 }
 
-impl<D: NandDevice> FlashLight<'_, D> {
+impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Numbers that inodes can have.
     pub(crate) fn most_inodes(&self) -> u32 {
         let (entries, pages) = self.table_entries();

@@ -8,7 +8,7 @@ use crate::layout::inode::{self, Inode};
 use crate::layout::leaf::{Head, State, WINDOW};
 use crate::layout::tag::{TAG, Tag};
 use crate::layout::{NONE, Numbers};
-use crate::memory::{Buffer, DIRECTORIES, FILES, Memory};
+use crate::memory::{Buffer, Bytes, DIRECTORIES, FILES, Memory};
 use crate::roots::Roots;
 
 /// Of a bad block, in place of its live pages.
@@ -91,6 +91,8 @@ pub struct Counters {
     pub cleaned: u64,
     /// Pages that cleaning moved.
     pub moved: u64,
+    /// Pages of data that were written, those that cleaning moved included.
+    pub data: u64,
     /// Pages of metadata that were written, those that cleaning moved included.
     pub metadata: u64,
     /// Blocks that failed.
@@ -101,10 +103,10 @@ pub struct Counters {
 ///
 /// All its memory is this structure and the bytes that [`mount`](FlashLight::mount) gets: nothing grows.
 #[derive(Debug)]
-pub struct FlashLight<'m, D> {
+pub struct FlashLight<M, D> {
     pub(crate) device: D,
     pub(crate) geometry: Geometry,
-    pub(crate) memory: Memory<'m>,
+    pub(crate) memory: Memory<M>,
     /// With it the checksums of this volume's pages begin.
     pub(crate) seed: u32,
     pub(crate) sequence: u64,
@@ -150,9 +152,9 @@ pub struct Identity {
     pub label: [u8; 64],
 }
 
-impl<'m, D: NandDevice> FlashLight<'m, D> {
+impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// A volume of which nothing is known yet.
-    pub(crate) fn unmounted(device: D, memory: &'m mut [u8], identity: Identity) -> Result<FlashLight<'m, D>> {
+    pub(crate) fn unmounted(device: D, memory: M, identity: Identity) -> Result<FlashLight<M, D>> {
         let geometry = device.geometry();
         check_chip(&geometry)?;
         let memory =
@@ -205,13 +207,28 @@ impl<'m, D: NandDevice> FlashLight<'m, D> {
         self.identity
     }
 
+    /// The shape of the chip.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Whether an error of the chip has stopped all changes.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Blocks that were free at the last checkpoint.
+    pub fn free_blocks(&self) -> u32 {
+        self.free
+    }
+
     /// Free blocks of the window that are left.
     pub(crate) fn window_left(&self) -> usize {
         self.state.window[self.window_used..].iter().take_while(|&&block| block != NONE).count()
     }
 
     pub(crate) fn is_bad(&self, block: u32) -> bool {
-        self.memory.counts[block as usize] == BAD
+        self.memory.counts()[block as usize] == BAD
     }
 
     pub(crate) fn head(&mut self, place: Place) -> &mut Head {
@@ -234,7 +251,7 @@ impl<'m, D: NandDevice> FlashLight<'m, D> {
             self.window_used += 1;
             if self.device.is_bad(block)? {
                 // It was marked, and the power went before a checkpoint said so.
-                self.memory.counts[block as usize] = BAD;
+                self.memory.counts_mut()[block as usize] = BAD;
                 continue;
             }
             let erases = self.tag(self.geometry.first_page(block))?.map_or(0, |tag| tag.erases);
@@ -249,7 +266,7 @@ impl<'m, D: NandDevice> FlashLight<'m, D> {
     /// Marks a block bad that nothing live is in.
     pub(crate) fn condemn(&mut self, block: u32) -> Result<()> {
         self.counters.failed += 1;
-        self.memory.counts[block as usize] = BAD;
+        self.memory.counts_mut()[block as usize] = BAD;
         // A block that does not take the mark stays bad for this volume: the counts say so.
         match self.device.mark_bad(block) {
             Ok(()) | Err(NandError::ProgramFailed { .. }) => Ok(()),
@@ -290,6 +307,7 @@ impl<'m, D: NandDevice> FlashLight<'m, D> {
             match self.device.program(page, bytes, &spare[..whole]) {
                 Ok(()) => {
                     self.head(place).next += 1;
+                    self.counters.data += u64::from(serial != NONE);
                     return Ok(page);
                 }
                 Err(NandError::ProgramFailed { .. }) => {
@@ -356,12 +374,12 @@ impl<'m, D: NandDevice> FlashLight<'m, D> {
 
     /// A page is live.
     pub(crate) fn live(&mut self, page: u32) {
-        self.memory.counts[self.geometry.block_of(page) as usize] += 1;
+        self.memory.counts_mut()[self.geometry.block_of(page) as usize] += 1;
     }
 
     /// Pages are live no longer.
     pub(crate) fn dead(&mut self, page: u32, length: u32) {
-        count_dead(self.memory.counts, &self.geometry, page, length);
+        count_dead(self.memory.counts_mut(), &self.geometry, page, length);
     }
 
     /// A page that may be absent is live no longer.

@@ -9,7 +9,7 @@ use basalt_random::Rng;
 use support::{NOW, new_file};
 
 type Device = Ecc<Chip, 1>;
-type Volume<'m, 'd> = FlashLight<'m, &'d mut Device>;
+type Volume<'m, 'd> = FlashLight<&'m mut [u8], &'d mut Device>;
 
 struct Chip256 {
     device: Device,
@@ -29,7 +29,7 @@ impl Chip256 {
     /// What a mount, some work and an unmount cost.
     fn cost(&mut self, work: impl FnOnce(&mut Volume<'_, '_>)) -> Counters {
         let before = self.device.device().counters();
-        let mut volume = FlashLight::mount(&mut self.device, &mut self.memory).unwrap();
+        let mut volume = FlashLight::mount(&mut self.device, &mut self.memory[..]).unwrap();
         work(&mut volume);
         volume.unmount().map_err(|(error, _)| error).unwrap();
         let after = self.device.device().counters();
@@ -104,14 +104,14 @@ fn a_mount_reads_little() {
     println!("mount: {cost:?}");
     assert!(cost.reads <= 33 && cost.programs == 0, "{cost:?}");
     let before = chip.device.device().counters().reads;
-    let mut volume = FlashLight::mount(&mut chip.device, &mut chip.memory).unwrap();
+    let mut volume = FlashLight::mount(&mut chip.device, &mut chip.memory[..]).unwrap();
     for number in 0..400 {
         let file = volume.lookup(volume.root(), format!("file-{number}").as_bytes()).unwrap();
         volume.write(file, 100, b"more", NOW).unwrap();
         volume.sync_file(file).unwrap();
     }
     let used = chip.device.device().counters().reads - before;
-    FlashLight::mount(&mut chip.device, &mut chip.memory).unwrap();
+    FlashLight::mount(&mut chip.device, &mut chip.memory[..]).unwrap();
     let reads = chip.device.device().counters().reads - before - used;
     println!("recovery: {reads} reads");
     // Each page that was written since the checkpoint is looked at several times.

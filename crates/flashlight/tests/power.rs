@@ -7,7 +7,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use basalt_flashlight::{Error, FlashLight, InodeNumber};
+use basalt_flashlight::{Bytes, Error, FlashLight, InodeNumber};
 use basalt_nand::chip::Failures;
 use basalt_nand::{Chip, ChipOptions, Ecc, Geometry, NandDevice, NandError};
 use basalt_random::Rng;
@@ -86,7 +86,7 @@ impl History {
 }
 
 /// All that a volume has, by inode number.
-fn found<D: NandDevice>(volume: &mut FlashLight<'_, D>) -> Result<State, Error> {
+fn found<M: Bytes, D: NandDevice>(volume: &mut FlashLight<M, D>) -> Result<State, Error> {
     let mut state = State::new();
     let mut waiting = vec![volume.root()];
     while let Some(directory) = waiting.pop() {
@@ -113,7 +113,11 @@ fn found<D: NandDevice>(volume: &mut FlashLight<'_, D>) -> Result<State, Error> 
 }
 
 /// One random operation. Errors: the power is gone.
-fn step<D: NandDevice>(rng: &mut Rng, history: &mut History, volume: &mut FlashLight<'_, D>) -> Result<(), Error> {
+fn step<M: Bytes, D: NandDevice>(
+    rng: &mut Rng,
+    history: &mut History,
+    volume: &mut FlashLight<M, D>,
+) -> Result<(), Error> {
     let state = history.now().clone();
     let files: Vec<u32> =
         state.iter().filter(|(_, entry)| entry.content.is_some()).map(|(&serial, _)| serial).collect();
@@ -213,10 +217,10 @@ fn step<D: NandDevice>(rng: &mut Rng, history: &mut History, volume: &mut FlashL
     Ok(())
 }
 
-fn rename<D: NandDevice>(
+fn rename<M: Bytes, D: NandDevice>(
     rng: &mut Rng,
     history: &mut History,
-    volume: &mut FlashLight<'_, D>,
+    volume: &mut FlashLight<M, D>,
     moved: u32,
     (parent, name, there): (u32, String, Option<u32>),
 ) -> Result<(), Error> {
@@ -276,7 +280,7 @@ impl Run {
     /// Operations until the power goes at a request; `None`: all ended before.
     fn until(&mut self, rng: &mut Rng, steps: u32, cut: u64, start: State) -> Option<History> {
         let mut history = History::new(start);
-        let mut volume = FlashLight::mount(&mut self.device, &mut self.memory).unwrap();
+        let mut volume = FlashLight::mount(&mut self.device, &mut self.memory[..]).unwrap();
         volume.device().device().cut_power_at(cut);
         for _ in 0..steps {
             match step(rng, &mut history, &mut volume) {
@@ -295,7 +299,7 @@ impl Run {
             if round < 4 && rng.chance(50) {
                 self.device.device().cut_power_at(rng.below(20));
             }
-            match FlashLight::mount(&mut self.device, &mut self.memory) {
+            match FlashLight::mount(&mut self.device, &mut self.memory[..]) {
                 Ok(_) => break,
                 Err(error) if is_cut(error) => {}
                 Err(error) => panic!("seed {}, cut {cut}: mount {round}: {error}: {:#?}", self.seed, history.log),
@@ -303,7 +307,7 @@ impl Run {
         }
         // The cut that did not come.
         self.device.device().cut_power_at(u64::MAX);
-        let mut volume = FlashLight::mount(&mut self.device, &mut self.memory).unwrap();
+        let mut volume = FlashLight::mount(&mut self.device, &mut self.memory[..]).unwrap();
         let what =
             |error: &dyn std::fmt::Display| format!("seed {}, cut {cut}: {error}: {:#?}", self.seed, history.log);
         let state = found(&mut volume).unwrap_or_else(|error| panic!("{}", what(&error)));

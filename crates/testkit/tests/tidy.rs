@@ -26,8 +26,20 @@ const WORDS: [[&str; 2]; 8] = [
 ];
 
 /// Crates that start no thread, read no clock and print nothing: their `lib.rs` turns clippy.toml on.
-const INJECTED: [&str; 11] =
-    ["random", "nand", "flashlight", "device", "segments", "vfs", "f2fs", "flash", "workloads", "simulator", "schemes"];
+const INJECTED: [&str; 12] = [
+    "random",
+    "nand",
+    "flashlight",
+    "flashlight-vfs",
+    "device",
+    "segments",
+    "vfs",
+    "f2fs",
+    "flash",
+    "workloads",
+    "simulator",
+    "schemes",
+];
 
 /// The Rust files of the repository, with their text.
 fn sources() -> Vec<(String, String)> {

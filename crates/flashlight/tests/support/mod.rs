@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use basalt_flashlight::{
-    Change, Error, FlashLight, FormatOptions, Identity, InodeNumber, NewInode, Time, memory_bytes,
+    Bytes, Change, Error, FlashLight, FormatOptions, Identity, InodeNumber, NewInode, Time, memory_bytes,
 };
 use basalt_nand::{Chip, ChipOptions, Ecc, Geometry, NandDevice};
 use basalt_random::Rng;
@@ -31,7 +31,7 @@ pub fn format_any(device: &mut impl NandDevice, memory: &mut [u8], seed: u64) {
     FlashLight::format(device, memory, &options).unwrap().unmount().map_err(|(error, _)| error).unwrap();
 }
 
-pub fn volume_of<'m, 'd>(device: &'d mut Device, memory: &'m mut [u8]) -> FlashLight<'m, &'d mut Device> {
+pub fn volume_of<'m, 'd>(device: &'d mut Device, memory: &'m mut [u8]) -> FlashLight<&'m mut [u8], &'d mut Device> {
     FlashLight::mount(device, memory).unwrap()
 }
 
@@ -59,7 +59,7 @@ pub struct Model {
 }
 
 /// Looks a path up.
-pub fn walk<D: NandDevice>(volume: &mut FlashLight<'_, D>, path: &str) -> Result<InodeNumber, Error> {
+pub fn walk<M: Bytes, D: NandDevice>(volume: &mut FlashLight<M, D>, path: &str) -> Result<InodeNumber, Error> {
     let mut at = volume.root();
     for name in path.split('/').filter(|name| !name.is_empty()) {
         at = volume.lookup(at, name.as_bytes())?;
@@ -105,7 +105,7 @@ impl Model {
     }
 
     /// One random operation on both.
-    pub fn step<D: NandDevice>(&mut self, volume: &mut FlashLight<'_, D>) {
+    pub fn step<M: Bytes, D: NandDevice>(&mut self, volume: &mut FlashLight<M, D>) {
         match self.rng.below(100) {
             0..20 => self.create(volume),
             20..26 => self.make_directory(volume),
@@ -128,7 +128,7 @@ impl Model {
         }
     }
 
-    fn create<D: NandDevice>(&mut self, volume: &mut FlashLight<'_, D>) {
+    fn create<M: Bytes, D: NandDevice>(&mut self, volume: &mut FlashLight<M, D>) {
         if self.bytes() > self.most {
             return self.unlink(volume);
         }
@@ -151,7 +151,7 @@ impl Model {
         }
     }
 
-    fn make_directory<D: NandDevice>(&mut self, volume: &mut FlashLight<'_, D>) {
+    fn make_directory<M: Bytes, D: NandDevice>(&mut self, volume: &mut FlashLight<M, D>) {
         let path = format!("{}/{}", self.directory(), self.name());
         if self.bytes() > self.most || path.matches('/').count() > 5 {
             return;
@@ -163,7 +163,7 @@ impl Model {
         self.made(path, made, Node::Directory);
     }
 
-    fn link<D: NandDevice>(&mut self, volume: &mut FlashLight<'_, D>) {
+    fn link<M: Bytes, D: NandDevice>(&mut self, volume: &mut FlashLight<M, D>) {
         let path = format!("{}/{}", self.directory(), self.name());
         if self.tree.contains_key(&path) {
             return;
@@ -176,7 +176,7 @@ impl Model {
         self.tree.insert(path, Node::Link(target));
     }
 
-    fn write<D: NandDevice>(&mut self, volume: &mut FlashLight<'_, D>) {
+    fn write<M: Bytes, D: NandDevice>(&mut self, volume: &mut FlashLight<M, D>) {
         let Some(path) = self.any(|node| matches!(node, Node::File(_))) else { return self.create(volume) };
         if self.bytes() > self.most {
             return self.unlink(volume);
@@ -206,7 +206,7 @@ impl Model {
         volume.write(number, offset, &bytes, NOW).unwrap();
     }
 
-    fn truncate<D: NandDevice>(&mut self, volume: &mut FlashLight<'_, D>) {
+    fn truncate<M: Bytes, D: NandDevice>(&mut self, volume: &mut FlashLight<M, D>) {
         let Some(path) = self.any(|node| matches!(node, Node::File(_))) else { return };
         let Some(Node::File(content)) = self.tree.get_mut(&path) else { unreachable!() };
         let length = self.rng.below(content.len() as u64 * 3 / 2 + 3000);
@@ -216,7 +216,7 @@ impl Model {
         volume.set_length(number, length, NOW).unwrap();
     }
 
-    fn unlink<D: NandDevice>(&mut self, volume: &mut FlashLight<'_, D>) {
+    fn unlink<M: Bytes, D: NandDevice>(&mut self, volume: &mut FlashLight<M, D>) {
         let Some(path) = self.any(|node| *node != Node::Directory) else { return };
         let open = self.rng.chance(25);
         self.log.push(format!("unlink {path} {open}"));
@@ -238,7 +238,7 @@ impl Model {
         assert_eq!(walk(volume, &path), Err(Error::NotFound), "{path}");
     }
 
-    fn remove_directory<D: NandDevice>(&mut self, volume: &mut FlashLight<'_, D>) {
+    fn remove_directory<M: Bytes, D: NandDevice>(&mut self, volume: &mut FlashLight<M, D>) {
         let Some(path) = self.any(|node| *node == Node::Directory) else { return };
         self.log.push(format!("rmdir {path}"));
         let (directory, name) = split(&path);
@@ -252,7 +252,7 @@ impl Model {
         }
     }
 
-    fn rename<D: NandDevice>(&mut self, volume: &mut FlashLight<'_, D>) {
+    fn rename<M: Bytes, D: NandDevice>(&mut self, volume: &mut FlashLight<M, D>) {
         let Some(from) = self.any(|_| true) else { return };
         let to = match self.any(|_| true) {
             Some(to) if self.rng.chance(50) => to,
@@ -264,7 +264,7 @@ impl Model {
         let replaced = self.tree.get(&to).cloned();
         let number = walk(volume, &from).unwrap();
         let old = walk(volume, &to).ok();
-        let ends = |volume: &mut FlashLight<'_, D>, path: &str| walk(volume, split(path).0).unwrap();
+        let ends = |volume: &mut FlashLight<M, D>, path: &str| walk(volume, split(path).0).unwrap();
         let (from_parent, to_parent) = (ends(volume, &from), ends(volume, &to));
         let names = (split(&from).1.to_owned(), split(&to).1.to_owned());
         let done = volume.rename((from_parent, names.0.as_bytes()), (to_parent, names.1.as_bytes()), open, NOW);
@@ -299,14 +299,14 @@ impl Model {
         }
     }
 
-    fn sync_file<D: NandDevice>(&mut self, volume: &mut FlashLight<'_, D>) {
+    fn sync_file<M: Bytes, D: NandDevice>(&mut self, volume: &mut FlashLight<M, D>) {
         let Some(path) = self.any(|_| true) else { return };
         self.log.push(format!("fsync {path}"));
         let number = walk(volume, &path).unwrap();
         volume.sync_file(number).unwrap();
     }
 
-    fn change<D: NandDevice>(&mut self, volume: &mut FlashLight<'_, D>) {
+    fn change<M: Bytes, D: NandDevice>(&mut self, volume: &mut FlashLight<M, D>) {
         let Some(path) = self.any(|_| true) else { return };
         let number = walk(volume, &path).unwrap();
         let (permissions, uid) = (self.rng.below(0o1000) as u32, self.rng.below(5) as u32);
@@ -317,7 +317,7 @@ impl Model {
     }
 
     /// Everything is there, and nothing else.
-    pub fn check<D: NandDevice>(&self, volume: &mut FlashLight<'_, D>) {
+    pub fn check<M: Bytes, D: NandDevice>(&self, volume: &mut FlashLight<M, D>) {
         let found = tree(volume);
         for (path, node) in &self.tree {
             assert!(found.contains_key(path), "{path} is missing: {:#?}", self.log);
@@ -345,7 +345,7 @@ fn differ(found: &Node, wanted: &Node) -> String {
 }
 
 /// All that a volume has.
-pub fn tree<D: NandDevice>(volume: &mut FlashLight<'_, D>) -> BTreeMap<String, Node> {
+pub fn tree<M: Bytes, D: NandDevice>(volume: &mut FlashLight<M, D>) -> BTreeMap<String, Node> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![(volume.root(), String::new())];
     while let Some((directory, path)) = waiting.pop() {

@@ -1,0 +1,78 @@
+//! FlashLight behind the interface that mounts, the lab and tests drive.
+//!
+//! | module | what |
+//! |---|---|
+//! | `files` | [`FileSystem`](basalt_vfs::FileSystem): one lock around the volume, references of inodes, `.` and `..` |
+//! | `engine` | [`Engine`](basalt_vfs::Engine): counters, usage |
+//!
+//! The engine itself knows no threads, no references and no clock. Inode numbers are those of the volume plus one: the root's is 1.
+
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout))]
+
+mod engine;
+mod files;
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+
+use basalt_flashlight::FlashLight;
+use basalt_nand::NandDevice;
+use basalt_vfs::{Error, Time};
+use parking_lot::Mutex;
+
+/// Says what time it is.
+pub type Clock = Box<dyn Fn() -> Time + Send + Sync>;
+
+/// A FlashLight volume that several threads can use.
+pub struct FlashFs<D> {
+    inner: Mutex<Inner<D>>,
+    clock: Clock,
+    /// The kernel keeps the times of files while they are written.
+    times_are_callers: AtomicBool,
+}
+
+struct Inner<D> {
+    volume: FlashLight<Vec<u8>, D>,
+    /// References that the caller holds, by inode number.
+    references: HashMap<u32, u64>,
+    /// Something was changed since the last checkpoint that this side asked for.
+    changed: bool,
+    closed: bool,
+}
+
+impl<D: NandDevice + Send> FlashFs<D> {
+    /// A volume that is mounted.
+    pub fn new(volume: FlashLight<Vec<u8>, D>, clock: Clock) -> FlashFs<D> {
+        let inner = Inner { volume, references: HashMap::new(), changed: false, closed: false };
+        FlashFs { inner: Mutex::new(inner), clock, times_are_callers: AtomicBool::new(false) }
+    }
+
+    /// What the chip and the volume are asked under the lock: for what the interface does not have.
+    pub fn with_volume<R>(&self, ask: impl FnOnce(&mut FlashLight<Vec<u8>, D>) -> R) -> R {
+        ask(&mut self.inner.lock().volume)
+    }
+
+    /// The volume, when nobody uses it any more.
+    pub fn into_volume(self) -> FlashLight<Vec<u8>, D> {
+        self.inner.into_inner().volume
+    }
+}
+
+/// The error of a system call.
+fn error(error: basalt_flashlight::Error) -> Error {
+    use basalt_flashlight::Error as Of;
+    match error {
+        Of::NotFound => Error::NotFound,
+        Of::Exists => Error::Exists,
+        Of::NotADirectory => Error::NotDirectory,
+        Of::IsADirectory => Error::IsDirectory,
+        Of::NotEmpty => Error::NotEmpty,
+        Of::NoSpace => Error::NoSpace,
+        Of::NameTooLong => Error::NameTooLong,
+        Of::FileTooLarge => Error::FileTooLarge,
+        Of::Invalid => Error::Invalid("a name that cannot be, or a directory below itself"),
+        Of::Unsupported(what) => Error::NotSupported(what),
+        Of::NotFlashLight | Of::Damaged { .. } => Error::Corrupted(error.to_string()),
+        Of::Nand(_) | Of::Stopped => Error::Io(error.to_string()),
+    }
+}
