@@ -17,6 +17,8 @@ const SUID: u32 = 0o4000;
 const SGID: u32 = 0o2000;
 /// What of a file's permissions lets its group execute it: with it, set-gid is no mark of locks.
 const GROUP_EXECUTES: u32 = 0o010;
+/// Bytes of a path that Linux takes.
+const LONGEST_TARGET: u64 = 4096;
 /// How long changes wait at most until they outlast a power cut by themselves.
 const INTERVAL: Duration = Duration::from_secs(30);
 /// Places of a listing: `.`, `..`, then the entries in the order of their keys.
@@ -229,7 +231,11 @@ impl<D: NandDevice + Send> FileSystem for FlashFs<D> {
     fn read_link(&self, ino: InodeNumber) -> Result<Vec<u8>> {
         self.look(|inner| {
             let number = number(ino)?;
-            let mut target = vec![0; inner.attributes(number)?.size as usize];
+            let size = inner.attributes(number)?.size;
+            if size > LONGEST_TARGET {
+                return Err(Error::Corrupted(format!("inode {}: a link to {size} bytes", number.0)));
+            }
+            let mut target = vec![0; size as usize];
             inner.volume.read_link(number, &mut target).map_err(error)?;
             Ok(target)
         })

@@ -44,8 +44,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let mut checked = Checked::default();
         // Every live page takes one away: what is left, or was missing, was counted wrong.
         self.walk(&mut checked, |volume, page, length| {
-            for page in page..page + length {
-                let count = &mut volume.memory.counts_mut()[volume.geometry.block_of(page) as usize];
+            for page in page..page.saturating_add(length).min(volume.geometry.pages()) {
+                let block = volume.geometry.block_of(page) as usize;
+                let count = &mut volume.memory.counts_mut()[block];
                 // One too few ends above all that can be live, and below the mark of a bad block.
                 *count = if *count == 0 { TOO_FEW } else { *count - 1 };
             }
@@ -55,7 +56,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             *count = 0;
         }
         let mut again = Checked::default();
-        self.walk(&mut again, |volume, page, length| (page..page + length).for_each(|page| volume.live(page)))?;
+        self.walk(&mut again, |volume, page, length| {
+            (page..page.saturating_add(length)).for_each(|page| volume.live(page))
+        })?;
         Ok(checked)
     }
 

@@ -63,7 +63,10 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let used = self.use_now();
         let found = &mut self.files[slot];
         (found.serial, found.page, found.dirty, found.used, found.head) = (serial, NONE, true, used, Head::CLOSED);
-        self.enter(parent, key, Pointer::Unwritten, new.now)?;
+        if let Err(error) = self.enter(parent, key, Pointer::Unwritten, new.now) {
+            (self.files[slot].serial, self.files[slot].dirty) = (NONE, false);
+            return Err(error);
+        }
         self.set_located(serial, Some(Located::File { parent, key }))?;
         Ok(serial)
     }
@@ -77,7 +80,10 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let serial = self.new_serial()?;
         let slot = self.free_directory_slot()?;
         self.begin_directory(slot, serial, parent, key, name, new.mode, (new.uid, new.gid), new.now);
-        self.enter(parent, key, Pointer::Directory(serial), new.now)?;
+        if let Err(error) = self.enter(parent, key, Pointer::Directory(serial), new.now) {
+            (self.directories[slot].serial, self.directories[slot].dirty) = (NONE, false);
+            return Err(error);
+        }
         Ok(InodeNumber(serial))
     }
 
@@ -182,15 +188,17 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// An entry comes to a directory.
     fn enter(&mut self, parent: u32, key: u32, pointer: Pointer, now: Time) -> Result<()> {
+        self.enter_moved(parent, key, pointer, now)?;
         self.state.inodes += 1;
-        self.enter_moved(parent, key, pointer, now)
+        Ok(())
     }
 
     fn enter_moved(&mut self, parent: u32, key: u32, pointer: Pointer, now: Time) -> Result<()> {
         let slot = self.directory(parent)?;
+        self.set_pointer(slot, key, pointer)?;
         self.count_entry(slot, None, Some(pointer));
         self.date(slot, now);
-        self.set_pointer(slot, key, pointer)
+        Ok(())
     }
 
     /// An entry leaves a directory.
@@ -211,7 +219,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     fn delete(&mut self, parent: u32, found: &Found, now: Time) -> Result<()> {
         let slot = self.file(found.serial)?;
         self.release(slot)?;
-        self.state.inodes -= 1;
+        self.state.inodes = self.state.inodes.saturating_sub(1);
         self.leave(parent, found.key, Pointer::Unwritten, now)
     }
 
@@ -304,14 +312,17 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// A directory cannot be put below itself.
     fn check_not_below(&mut self, serial: u32, mut directory: u32) -> Result<()> {
-        while directory != ROOT {
+        for _ in 0..self.state.next_serial {
+            if directory == ROOT {
+                return Ok(());
+            }
             if directory == serial {
                 return Err(Error::Invalid);
             }
             let slot = self.directory(directory)?;
             directory = self.memory.page(Buffer::Directory(slot)).parent();
         }
-        Ok(())
+        Err(Error::Damaged { page: NONE, what: "directories lead in a circle" })
     }
 
     /// A directory without entries is gone: its last page says so, and which entry led to it, if that is not another's by now.
@@ -334,7 +345,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         }
         self.directories[slot].serial = NONE;
         self.directories[slot].dirty = false;
-        self.state.inodes -= 1;
+        self.state.inodes = self.state.inodes.saturating_sub(1);
         Ok(())
     }
 }

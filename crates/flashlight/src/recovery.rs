@@ -258,7 +258,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             // A directory that is gone has nothing in it: its files died with it, as far as they were on the chip.
             self.compare(before.is_some(), serial)?;
             if gone {
-                self.state.inodes -= u32::from(before.is_some());
+                self.state.inodes = self.state.inodes.saturating_sub(before.is_some().into());
                 self.set_located(serial, None)?;
             } else {
                 self.for_each_bucket(1, |volume, page| volume.live(page))?;
@@ -301,7 +301,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         }
         if let Some(Pointer::File(page)) = before {
             self.count_file(page, false)?;
-            self.state.inodes -= 1;
+            self.state.inodes = self.state.inodes.saturating_sub(1);
         }
         if let Some(Pointer::File(page)) = after {
             let serial = self.count_file(page, true)?;
@@ -318,7 +318,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         self.take_file(0, page, header.owner)?;
         let each = |volume: &mut Self, page: u32, length: u32| {
             if live {
-                (page..page + length).for_each(|page| volume.live(page));
+                (page..page.saturating_add(length)).for_each(|page| volume.live(page));
             } else {
                 volume.dead(page, length);
             }
@@ -384,7 +384,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             let Some(entry) = self.next_entry(slot, from)? else { break };
             if let Pointer::File(page) = entry.pointer {
                 self.count_file(page, false)?;
-                self.state.inodes -= 1;
+                self.state.inodes = self.state.inodes.saturating_sub(1);
             }
             let Some(next) = entry.key.checked_add(1) else { break };
             from = next;
@@ -394,7 +394,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let page = self.directories[slot].page;
         self.dead_if_any(page);
         (self.directories[slot].serial, self.directories[slot].dirty) = (NONE, false);
-        self.state.inodes -= 1;
+        self.state.inodes = self.state.inodes.saturating_sub(1);
         self.set_located(serial, None)
     }
 

@@ -243,11 +243,13 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Takes the next free block and erases it; one that cannot be erased is marked bad.
     pub(crate) fn open_block(&mut self, for_checkpoint: bool) -> Result<Head> {
         loop {
-            if !for_checkpoint && !self.recovering && self.window_left() <= KEPT {
+            let kept = if for_checkpoint || self.recovering { 0 } else { KEPT };
+            if self.window_left() <= kept {
+                // Operations begin with room for all that they write: one that has less stays half done.
+                self.stopped = true;
                 return Err(Error::NoSpace);
             }
-            let next = self.state.window.get(self.window_used).copied().filter(|&block| block != NONE);
-            let block = next.ok_or(Error::NoSpace)?;
+            let block = self.state.window[self.window_used];
             self.window_used += 1;
             if self.device.is_bad(block)? {
                 // It was marked, and the power went before a checkpoint said so.
@@ -374,7 +376,11 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// A page is live.
     pub(crate) fn live(&mut self, page: u32) {
-        self.memory.counts_mut()[self.geometry.block_of(page) as usize] += 1;
+        let block = self.geometry.block_of(page) as usize;
+        // What is not on the chip, or more than a block has, is said by a damaged page only.
+        if let Some(count) = self.memory.counts_mut().get_mut(block).filter(|count| **count < BAD - 1) {
+            *count += 1;
+        }
     }
 
     /// Pages are live no longer.
@@ -480,12 +486,11 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     }
 }
 
-/// Counts pages that are live no longer.
+/// Counts pages that are live no longer. Those of a damaged page may be anywhere.
 pub(crate) fn count_dead(counts: &mut [u8], geometry: &Geometry, page: u32, length: u32) {
-    for page in page..page + length {
+    for page in page..page.saturating_add(length).min(geometry.pages()) {
         let count = &mut counts[geometry.block_of(page) as usize];
-        debug_assert!(*count > 0 && *count != BAD, "page {page} is not live");
-        *count = count.saturating_sub(1);
+        *count = if *count == BAD { BAD } else { count.saturating_sub(1) };
     }
 }
 

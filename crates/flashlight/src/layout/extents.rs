@@ -19,7 +19,7 @@ pub(crate) struct Extent {
 
 impl Extent {
     pub(crate) fn end(&self) -> u32 {
-        self.offset + self.length
+        self.offset.saturating_add(self.length)
     }
 
     /// The part from `from` on and before `to`, which must be within.
@@ -29,7 +29,7 @@ impl Extent {
 
     /// Where a page of the file within the extent is.
     pub(crate) fn page_at(&self, offset: u32) -> u32 {
-        if self.page == NONE { NONE } else { self.page + (offset - self.offset) }
+        if self.page == NONE { NONE } else { self.page.wrapping_add(offset.wrapping_sub(self.offset)) }
     }
 
     fn continues(&self, before: &Extent) -> bool {
