@@ -2,6 +2,7 @@
 
 use basalt_nand::NandDevice;
 
+use crate::cleaning::Room;
 use crate::error::{Error, Result};
 use crate::layout::NONE;
 use crate::layout::Numbers;
@@ -39,7 +40,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Writes a checkpoint, then walks through everything. Counts of live pages that are wrong are set right in memory. Errors: a page
     /// cannot be read, or is not what it should be.
     pub fn check(&mut self) -> Result<Checked> {
-        self.make_room(0)?;
+        self.make_room(Room::Free)?;
         self.checkpoint(false)?;
         let mut checked = Checked::default();
         // Every live page takes one away: what is left, or was missing, was counted wrong.
@@ -56,9 +57,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             *count = 0;
         }
         let mut again = Checked::default();
-        self.walk(&mut again, |volume, page, length| {
-            (page..page.saturating_add(length)).for_each(|page| volume.live(page))
-        })?;
+        self.walk(&mut again, |volume, page, length| volume.live_all(page, length))?;
         Ok(checked)
     }
 

@@ -12,23 +12,47 @@ use crate::layout::leaf::{Head, ROOT_BLOCKS};
 use crate::layout::tag::Tag;
 use crate::memory::{Buffer, Bytes};
 use crate::table::{INDEX, Located};
-use crate::volume::{BAD, FlashLight, Log, Place, Source};
+use crate::volume::{BAD, FlashLight, KEPT, Log, Place, Source};
 
-/// Free blocks that an operation finds at least when it begins, beside those that only recovery uses.
-pub(crate) const AN_OPERATION: usize = 12;
+/// Free blocks that an operation finds at least which makes room, beside those that only recovery uses.
+const TO_FREE: usize = 8;
+/// Free blocks that any other operation finds at least.
+const TO_CHANGE: usize = 20;
 /// Free blocks below which blocks are cleaned whatever it costs.
-const FEW: u32 = 40;
+const FEW: u32 = 48;
 /// Free blocks below which blocks are cleaned that gain half of themselves.
-const SOME: u32 = 64;
-/// Metadata pages behind which there is a checkpoint: a mount reads them after a power cut.
-const MOST_SINCE: u32 = 448;
+const SOME: u32 = 72;
+/// How often blocks are cleaned for one operation at most.
+const ROUNDS: u32 = 16;
+
+/// Blocks that are cleaned between two checkpoints at most.
+const AT_ONCE: u32 = 64;
+/// Blocks that have to be used before cleaning is tried again that was in vain.
+const AGAIN: u32 = 4;
+/// Live pages and free blocks when cleaning was in vain: more of both than there can be.
+pub(crate) const NEVER_IN_VAIN: (u64, u32) = (u64::MAX, u32::MAX);
+
+/// What an operation needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// It adds so many pages.
+    Grow(u32),
+    /// It changes what there is.
+    Change,
+    /// It makes room, or makes what was changed outlast a power cut: on a full chip it still has room.
+    Free,
+}
 
 impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
-    /// Makes room for an operation; `pages` of data will be new. Errors: [`Error::NoSpace`], or an earlier error of the chip.
-    pub(crate) fn make_room(&mut self, pages: u32) -> Result<()> {
+    /// Makes room for an operation. Errors: [`Error::NoSpace`], or an earlier error of the chip.
+    pub(crate) fn make_room(&mut self, room: Room) -> Result<()> {
         self.check_running()?;
         if self.clean {
             self.open_for_writing()?;
+        }
+        let needed = KEPT + if room == Room::Free { TO_FREE } else { TO_CHANGE };
+        if self.since >= self.most_since() || self.window_left() < needed {
+            self.checkpoint(false)?;
         }
         if self.retired.iter().any(|&block| block != NONE) {
             self.empty_retired()?;
@@ -36,20 +60,21 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         if self.worn.iter().any(|&block| block != NONE) {
             self.empty_worn()?;
         }
-        if pages > 0 && self.used_pages() + u64::from(pages) > self.capacity_pages() {
+        if let Room::Grow(pages) = room
+            && self.used_pages() + u64::from(pages) > self.capacity_pages()
+        {
             return Err(Error::NoSpace);
         }
-        if self.since >= MOST_SINCE || self.window_left() < self.an_operation() {
-            self.checkpoint(false)?;
-            if self.free < SOME {
-                self.clean_some()?;
-            }
+        if self.free < SOME && self.window_left() < KEPT + SOME as usize / 2 {
+            self.clean_some()?;
         }
-        if self.window_left() < self.an_operation() { Err(Error::NoSpace) } else { Ok(()) }
+        if self.window_left() < needed { Err(Error::NoSpace) } else { Ok(()) }
     }
 
-    fn an_operation(&self) -> usize {
-        AN_OPERATION + crate::volume::KEPT
+    /// Metadata pages behind which there is a checkpoint: a mount reads them after a power cut, and the blocks that are kept for it have
+    /// room for four times as many.
+    fn most_since(&self) -> u32 {
+        (KEPT as u32 * self.geometry.pages_per_block / 4).min(448)
     }
 
     /// Live pages.
@@ -66,19 +91,29 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// Empties blocks until enough are free, or none can be gained.
     fn clean_some(&mut self) -> Result<()> {
-        let mut in_vain = 0;
-        while self.free < SOME && in_vain < 3 {
-            let before = self.free;
-            let most = if before < FEW { self.geometry.pages_per_block } else { self.geometry.pages_per_block / 2 };
-            let Some(first) = self.victim(most) else { break };
-            self.empty(first)?;
-            while self.window_left() > self.an_operation() / 2 + crate::volume::KEPT && self.since < MOST_SINCE {
+        // It was in vain when hardly more pages were live, and hardly more blocks were free.
+        let (used, free) = self.in_vain;
+        if self.used_pages() + u64::from(self.geometry.pages_per_block) > used && self.free + AGAIN > free {
+            return Ok(());
+        }
+        let (mut best, mut in_vain) = (self.free, 0);
+        for _ in 0..ROUNDS {
+            let full = self.geometry.pages_per_block;
+            let most = if self.free < FEW { full } else { full / 2 };
+            let mut emptied = 0;
+            while emptied < AT_ONCE && self.window_left() >= KEPT + TO_FREE && self.since < self.most_since() {
                 let Some(victim) = self.victim(most) else { break };
                 self.empty(victim)?;
+                emptied += 1;
             }
             self.checkpoint(false)?;
-            in_vain = if self.free > before { 0 } else { in_vain + 1 };
+            in_vain = if self.free > best { 0 } else { in_vain + 1 };
+            best = best.max(self.free);
+            if self.free >= SOME || emptied == 0 || in_vain == 2 {
+                break;
+            }
         }
+        self.in_vain = if self.free < SOME { (self.used_pages(), self.free) } else { NEVER_IN_VAIN };
         Ok(())
     }
 
@@ -92,14 +127,14 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// Cleans up to so many blocks now, and writes a checkpoint; how many it emptied.
     pub fn clean(&mut self, blocks: u32) -> Result<u32> {
-        self.make_room(0)?;
+        self.make_room(Room::Free)?;
         let mut emptied = 0;
         while emptied < blocks {
-            if self.since >= MOST_SINCE || self.window_left() < self.an_operation() {
+            if self.since >= self.most_since() || self.window_left() < KEPT + TO_CHANGE {
                 self.checkpoint(false)?;
             }
             match self.victim(self.geometry.pages_per_block) {
-                Some(victim) if self.window_left() >= self.an_operation() => self.empty(victim)?,
+                Some(victim) if self.window_left() >= KEPT + TO_CHANGE => self.empty(victim)?,
                 _ => break,
             }
             emptied += 1;
@@ -108,23 +143,22 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         Ok(emptied)
     }
 
-    /// Empties the blocks of which a program failed, and marks them bad.
+    /// Empties the blocks of which a program failed, and marks them bad when no checkpoint needs them any more: a chip may lose what is in
+    /// a marked block.
     fn empty_retired(&mut self) -> Result<()> {
         for at in 0..self.retired.len() {
-            let block = self.retired[at];
-            if block == NONE {
-                continue;
+            if self.retired[at] != NONE {
+                self.empty(self.retired[at])?;
             }
-            self.empty(block)?;
-            self.flush_inodes()?;
-            self.flush_table()?;
-            self.retired[at] = NONE;
-            if self.memory.counts()[block as usize] == 0 {
+        }
+        self.checkpoint(false)?;
+        for at in 0..self.retired.len() {
+            let block = core::mem::replace(&mut self.retired[at], NONE);
+            if block != NONE && self.memory.counts()[block as usize] == 0 {
                 self.condemn(block)?;
             }
         }
-        // Marked blocks that are written over are no loss, so this checkpoint is not for safety: it says that they are bad.
-        self.checkpoint(false)
+        Ok(())
     }
 
     /// Empties the blocks in which many bits have flipped.
@@ -147,9 +181,6 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
                     head.next = self.geometry.pages_per_block;
                 }
             }
-            if self.window_left() < self.an_operation() || self.since >= MOST_SINCE {
-                self.checkpoint(false)?;
-            }
             self.empty(block)?;
         }
         self.checkpoint(false)
@@ -162,9 +193,15 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             if self.memory.counts()[block as usize] == 0 {
                 break;
             }
-            let moved = match self.tag(page)? {
-                Some(tag) if tag.serial != NONE => self.move_data(page, tag)?,
-                _ => self.move_metadata(page)?,
+            // Between two pages all is as it should be.
+            if self.since >= self.most_since() || self.window_left() < KEPT + TO_FREE {
+                self.checkpoint(false)?;
+            }
+            let moved = match self.read_with_tag(page) {
+                Ok(Some(tag)) if tag.serial != NONE => self.move_data(page, tag)?,
+                Ok(_) => self.move_metadata(page)?,
+                Err(Error::Nand(NandError::Uncorrectable { .. })) => false,
+                Err(error) => return Err(error),
             };
             self.counters.moved += u64::from(moved);
         }
@@ -196,11 +233,8 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         Ok(true)
     }
 
+    /// The page is in the work page.
     fn move_metadata(&mut self, page: u32) -> Result<bool> {
-        self.work = NONE;
-        if !is_readable(self.read_page(page, Buffer::Work))? {
-            return Ok(false);
-        }
         let Some(header) = Header::of(self.memory.page(Buffer::Work), self.seed) else { return Ok(false) };
         let owner = header.owner;
         match header.area {
@@ -245,11 +279,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
                 if self.table_page(header.which)? != page {
                     return Ok(false);
                 }
-                let (entries, _) = self.table_entries();
-                let first = header.which * entries;
-                let located = self.located(first)?;
-                self.set_located(first, located)?;
-                self.flush_table()?;
+                self.rewrite_table(header.which)?;
                 Ok(true)
             }
             Area::Root | Area::Second | Area::Leaf | Area::Counts => Ok(false),

@@ -2,7 +2,7 @@
 
 use basalt_nand::NandDevice;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::extents::{self, Extent};
 use crate::layout::inode::{self, INLINE, Inode};
 use crate::layout::leaf::Head;
@@ -54,12 +54,13 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         if self.write_inline(slot, offset, bytes) {
             return Ok(());
         }
+        self.check_size(slot, end)?;
         self.spill(slot)?;
         let page_bytes = self.geometry.page_bytes as usize;
         let place = self.place_for(slot, end);
         let serial = self.files[slot].serial;
         let mut run = Extent { offset: 0, page: NONE, length: 0 };
-        let mut done = 0;
+        let (mut done, mut failed) = (0, Ok(()));
         while done < bytes.len() {
             let at = offset + done as u64;
             let (number, within) = ((at / page_bytes as u64) as u32, at as usize % page_bytes);
@@ -68,7 +69,11 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             let source = if length == page_bytes {
                 Source::Bytes(part)
             } else {
-                self.fill_work(slot, number)?;
+                // Where the rest of a page cannot be read, what was written before it stays.
+                failed = self.fill_work(slot, number);
+                if failed.is_err() {
+                    break;
+                }
                 self.work_mut()[within..within + length].copy_from_slice(part);
                 Source::Buffer(Buffer::Work)
             };
@@ -85,9 +90,19 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             done += length;
         }
         let size = self.memory.page(Buffer::File(slot)).u64_at(inode::SIZE);
-        self.fit(slot, size.max(end), 0)?;
-        self.memory.page_mut(Buffer::File(slot)).set_u64(inode::SIZE, size.max(end));
-        self.insert(slot, run)
+        let end = if done > 0 { size.max(offset + done as u64) } else { size };
+        self.fit(slot, end, 0)?;
+        self.memory.page_mut(Buffer::File(slot)).set_u64(inode::SIZE, end);
+        if run.length > 0 {
+            self.insert(slot, run)?;
+        }
+        failed
+    }
+
+    /// Whether the inode could lead to all pages of a file of that size, wherever they are.
+    fn check_size(&self, slot: usize, size: u64) -> Result<()> {
+        let fits = self.maps_for(self.memory.page(Buffer::File(slot)), size).is_some();
+        if fits { Ok(()) } else { Err(Error::FileTooLarge) }
     }
 
     /// Has a page of a file in the work page, to be changed.
@@ -163,7 +178,11 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let room = self.inline_room(slot);
         let inode = self.memory.page_mut(Buffer::File(slot));
         let old = inode.u64_at(inode::SIZE);
+        if length > old {
+            self.check_size(slot, length)?;
+        }
         self.files[slot].dirty = true;
+        let inode = self.memory.page_mut(Buffer::File(slot));
         if inode.is_inline() && length <= room {
             let (body, count) = (inode.body(), inode.count());
             if length as usize > count {
@@ -187,7 +206,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
                 self.insert(slot, Extent { offset: number, page, length: 1 })?;
             }
         }
-        self.fit(slot, length, 0)?;
+        if length > old {
+            self.fit(slot, length, 0)?;
+        }
         self.memory.page_mut(Buffer::File(slot)).set_u64(inode::SIZE, length);
         Ok(())
     }

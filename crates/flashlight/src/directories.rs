@@ -69,7 +69,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// A slot for another directory: what was in it is on the chip.
     pub(crate) fn free_directory_slot(&mut self) -> Result<usize> {
         let oldest = (0..DIRECTORIES).min_by_key(|&slot| self.directories[slot].used).unwrap_or(0);
-        self.flush_directory(oldest)?;
+        if !self.stopped {
+            self.flush_directory(oldest)?;
+        }
         self.directories[oldest].serial = NONE;
         Ok(oldest)
     }
@@ -83,8 +85,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         for file in 0..self.files.len() {
             let inode = self.memory.page(Buffer::File(file));
             // New here, or moved here in memory.
-            let unwritten = self.files[file].page == NONE || inode.u32_at(inode::FROM_DIR) != NONE;
-            if self.files[file].serial != NONE && unwritten && inode.parent() == serial {
+            let (parent, key) = (inode.parent(), inode.u32_at(inode::KEY));
+            let logged = self.find_logged(slot, key).map(|at| self.logged(slot, at).pointer);
+            if self.files[file].serial != NONE && parent == serial && logged == Some(Pointer::Unwritten) {
                 self.flush_file(file)?;
             }
         }
@@ -114,7 +117,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// The keys that a name can have in a directory of this volume.
     pub(crate) fn keys(&self, name: &[u8]) -> core::ops::Range<u32> {
-        let first = name_hash(name, self.seed) & !SAME_HASH;
+        let first = name_hash(name, &self.identity.uuid) & !SAME_HASH;
         first..first + SAME_HASH
     }
 
@@ -243,14 +246,17 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// Moves entries out of a directory's log until so many bytes are free.
     pub(crate) fn make_log_room(&mut self, directory: usize, bytes: usize) -> Result<()> {
+        let mut in_vain = 0;
         loop {
             let page = self.memory.page(Buffer::Directory(directory));
             if page.body() + page.body_length() + bytes <= page.len() {
                 return Ok(());
             }
+            // A bucket that is full is split first, at most as often as a key has bits for it; or there is nothing to move.
             let before = page.count();
             self.merge(directory)?;
-            if self.memory.page(Buffer::Directory(directory)).count() >= before {
+            in_vain = if self.memory.page(Buffer::Directory(directory)).count() < before { 0 } else { in_vain + 1 };
+            if in_vain > MOST_DEPTH {
                 return Err(Error::NoSpace);
             }
         }
@@ -269,7 +275,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             key |= if depth == 0 { 0 } else { (sub as u32) << (28 - depth) };
         }
         let found = self.bucket_of(directory, key)?;
-        if let Some(page) = self.rewritten(directory, &found)? {
+        if let Some(page) = self.rewritten(directory, &found, true)? {
             self.replace(directory, &found, &[page])?;
             self.forget_logged(directory, &found);
             return Ok(());
@@ -279,16 +285,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         }
         let half = |prefix| Bucket { depth: found.depth + 1, prefix, ..found };
         let (low, high) = (half(found.prefix << 1), half(found.prefix << 1 | 1));
-        let Some(first) = self.rewritten(directory, &low)? else {
-            return Err(Error::NoSpace);
-        };
-        let Some(second) = self.rewritten(directory, &high)? else {
-            self.dead_if_any(first);
-            return Err(Error::NoSpace);
-        };
-        self.replace(directory, &found, &[first, second])?;
-        self.forget_logged(directory, &found);
-        Ok(())
+        // What it has fits into two; the log's entries come with the next try.
+        let (first, second) = (self.rewritten(directory, &low, false)?, self.rewritten(directory, &high, false)?);
+        self.replace(directory, &found, &[first.unwrap_or(NONE), second.unwrap_or(NONE)])
     }
 
     /// Of so many groups, that with the most entries of the log.
@@ -304,8 +303,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         (0..groups).max_by_key(|&group| tally[group]).unwrap_or(0)
     }
 
-    /// Writes a bucket anew with what the log has of it, and says where; [`NONE`] if it is empty. `None`: there is no room for all of them.
-    fn rewritten(&mut self, directory: usize, new: &Bucket) -> Result<Option<u32>> {
+    /// Writes a bucket anew, with what the log has of it if that is wanted, and says where; [`NONE`] if it is empty. `None`: there is no
+    /// room for all of them.
+    fn rewritten(&mut self, directory: usize, new: &Bucket, with_log: bool) -> Result<Option<u32>> {
         if new.page == NONE {
             self.work_mut().fill(0);
         } else {
@@ -324,7 +324,8 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         bucket::set_count(work, kept);
         work[bucket::DEPTH] = new.depth as u8;
         let log = &page[page.log()..];
-        for entry in (0..page.count()).map(|at| bucket::entry(log, at)) {
+        let logged = if with_log { page.count() } else { 0 };
+        for entry in (0..logged).map(|at| bucket::entry(log, at)) {
             if new.has(entry.key) && entry.pointer != Pointer::Unwritten && !bucket::apply(work, entry) {
                 return Ok(None);
             }

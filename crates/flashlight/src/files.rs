@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::layout::bucket::Pointer;
 use crate::layout::extents::{self, Extent, Extents};
 use crate::layout::header::Area;
-use crate::layout::inode::{self, EXTENT, Inode};
+use crate::layout::inode::{self, EXTENT, Inode, MOST_MAPS};
 use crate::layout::leaf::Head;
 use crate::layout::{NONE, Numbers};
 use crate::memory::{Buffer, Bytes, FILES};
@@ -20,8 +20,6 @@ use crate::volume::{FlashLight, Log, count_dead};
 const MAP_FIRST: usize = 24;
 /// Extents that the log has room for at least, beside pointers to maps.
 const LEAST_EXTENTS: usize = 40;
-/// Maps that a file can have.
-const MOST_MAPS: usize = 1024;
 
 /// Where a page of a file is, and for how many pages that goes on.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +75,10 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// A slot for another file: what was in it is on the chip.
     pub(crate) fn free_file_slot(&mut self) -> Result<usize> {
         let oldest = (0..FILES).min_by_key(|&slot| self.files[slot].used).unwrap_or(0);
-        self.flush_file(oldest)?;
+        // Where nothing can be written any more, reading goes on with what the chip has.
+        if !self.stopped {
+            self.flush_file(oldest)?;
+        }
         self.drop_file(oldest);
         Ok(oldest)
     }
@@ -128,7 +129,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     }
 
     /// Maps that a file of so many bytes has or will have; `None` if its inode has no room to lead to them.
-    fn maps_for(&self, inode: &[u8], size: u64) -> Option<usize> {
+    pub(crate) fn maps_for(&self, inode: &[u8], size: u64) -> Option<usize> {
         let maps = self.pages_of(size).div_ceil(self.per_map().into()) as usize;
         let room = inode.len() - inode.body();
         (4 * maps + LEAST_EXTENTS * EXTENT <= room && maps <= MOST_MAPS).then(|| maps.max(inode.maps()))
@@ -231,7 +232,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         self.set_maps(slot, maps);
         let inode = self.memory.page(buffer);
         let list = &inode[inode.log()..];
-        let mut tally = [0u8; MOST_MAPS];
+        let mut tally = [0u16; MOST_MAPS];
         for at in 0..inode.count() {
             let which = (extents::get(list, at).offset / per) as usize;
             tally[which.min(maps - 1)] += 1;

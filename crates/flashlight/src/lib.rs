@@ -4,7 +4,7 @@
 //! | module | what |
 //! |---|---|
 //! | `layout` | what the bytes of a volume mean |
-//! | `volume` | logs, and how pages come to the chip |
+//! | `volume`, `pages` | logs, and how pages come to the chip and back |
 //! | `directories`, `files`, `table` | the index: entries by key, extents, where inodes are |
 //! | `content` | what files contain |
 //! | `checkpoint`, `roots`, `mount`, `recovery` | what outlasts a power cut |
@@ -36,6 +36,7 @@ mod memory;
 mod mount;
 mod names;
 mod operations;
+mod pages;
 mod recovery;
 mod roots;
 mod table;

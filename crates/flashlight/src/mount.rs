@@ -2,6 +2,7 @@
 
 use basalt_nand::{NandDevice, NandError, is_erased};
 
+use crate::cleaning::Room;
 use crate::error::{Error, Result};
 use crate::layout::header::{Area, HEADER};
 use crate::layout::inode::{self, Inode, SLOTS, Time};
@@ -196,7 +197,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         if self.clean {
             return Ok(());
         }
-        self.make_room(0)?;
+        self.make_room(Room::Free)?;
         self.delete_orphans()?;
         for slot in 0..self.files.len() {
             self.flush_file(slot)?;

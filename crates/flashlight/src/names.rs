@@ -2,6 +2,7 @@
 
 use basalt_nand::NandDevice;
 
+use crate::cleaning::Room;
 use crate::error::{Error, Result};
 use crate::layout::bucket::Pointer;
 use crate::layout::header::Area;
@@ -16,6 +17,19 @@ use crate::volume::{FlashLight, Log};
 
 /// Bytes of the longest target of a symbolic link.
 const MOST_TARGET: usize = 1600;
+
+/// Bytes of the name that a file has which is deleted and still open.
+const ORPHAN_NAME: usize = 8;
+
+/// What is to be moved where.
+struct Move<'a> {
+    serial: u32,
+    /// Directory and key.
+    from: (u32, u32),
+    to: (u32, u32),
+    name: &'a [u8],
+    now: Time,
+}
 
 impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Makes a file, a device node, a socket or a pipe.
@@ -40,7 +54,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     fn create_with(&mut self, parent: u32, name: &[u8], new: &NewInode, content: &[u8]) -> Result<u32> {
         check_name(name)?;
-        self.make_room(1)?;
+        self.make_room(Room::Grow(1))?;
         let key = self.free_key(parent, name)?;
         let slot = self.free_file_slot()?;
         let serial = self.new_serial()?;
@@ -63,33 +77,36 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let used = self.use_now();
         let found = &mut self.files[slot];
         (found.serial, found.page, found.dirty, found.used, found.head) = (serial, NONE, true, used, Head::CLOSED);
-        if let Err(error) = self.enter(parent, key, Pointer::Unwritten, new.now) {
+        if let Err(error) = self.enter(parent, key, Pointer::Unwritten, false, new.now) {
             (self.files[slot].serial, self.files[slot].dirty) = (NONE, false);
             return Err(error);
         }
-        self.set_located(serial, Some(Located::File { parent, key }))?;
+        self.state.inodes += 1;
+        let done = self.set_located(serial, Some(Located::File { parent, key }));
+        self.must(done)?;
         Ok(serial)
     }
 
     /// Makes a directory.
     pub fn make_directory(&mut self, directory: InodeNumber, name: &[u8], new: &NewInode) -> Result<InodeNumber> {
         check_name(name)?;
-        self.make_room(1)?;
+        self.make_room(Room::Grow(1))?;
         let parent = directory.0;
         let key = self.free_key(parent, name)?;
         let serial = self.new_serial()?;
         let slot = self.free_directory_slot()?;
         self.begin_directory(slot, serial, parent, key, name, new.mode, (new.uid, new.gid), new.now);
-        if let Err(error) = self.enter(parent, key, Pointer::Directory(serial), new.now) {
+        if let Err(error) = self.enter(parent, key, Pointer::Directory(serial), false, new.now) {
             (self.directories[slot].serial, self.directories[slot].dirty) = (NONE, false);
             return Err(error);
         }
+        self.state.inodes += 1;
         Ok(InodeNumber(serial))
     }
 
     /// Deletes a file. With `open` it stays until [`forget`](FlashLight::forget): somebody has it open.
     pub fn unlink(&mut self, directory: InodeNumber, name: &[u8], open: bool, now: Time) -> Result<()> {
-        self.make_room(0)?;
+        self.make_room(Room::Free)?;
         self.directory(directory.0)?;
         let found = self.find(directory.0, name)?.ok_or(Error::NotFound)?;
         if found.directory {
@@ -100,7 +117,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// Deletes a file that was unlinked while it was open.
     pub fn forget(&mut self, number: InodeNumber) -> Result<()> {
-        self.make_room(0)?;
+        self.make_room(Room::Free)?;
         let slot = self.file(number.0)?;
         let page = self.memory.page(Buffer::File(slot));
         if page.parent() != ORPHANS {
@@ -112,7 +129,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// Deletes an empty directory.
     pub fn remove_directory(&mut self, directory: InodeNumber, name: &[u8], now: Time) -> Result<()> {
-        self.make_room(0)?;
+        self.make_room(Room::Free)?;
         self.directory(directory.0)?;
         let found = self.find(directory.0, name)?.ok_or(Error::NotFound)?;
         if !found.directory {
@@ -120,7 +137,8 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         }
         self.check_empty(found.serial)?;
         self.leave(directory.0, found.key, Pointer::Directory(found.serial), now)?;
-        self.end_directory(found.serial, (directory.0, found.key))
+        let done = self.end_directory(found.serial, (directory.0, found.key));
+        self.must(done)
     }
 
     /// Gives a file or a directory another place; what has that name already is replaced, in one step. `open`: the replaced file is open.
@@ -132,7 +150,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         now: Time,
     ) -> Result<()> {
         check_name(new_name)?;
-        self.make_room(1)?;
+        self.make_room(Room::Grow(1))?;
         self.directory(directory.0)?;
         let moved = self.find(directory.0, name)?.ok_or(Error::NotFound)?;
         self.directory(new_directory.0)?;
@@ -155,26 +173,14 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             Some(replaced) => replaced.key,
             None => self.free_key(new_directory.0, new_name)?,
         };
-        let from = (directory.0, moved.key);
-        let to = (new_directory.0, key, new_name);
-        match replaced {
-            Some(replaced) if replaced.directory => {
-                self.leave(new_directory.0, key, Pointer::Directory(replaced.serial), now)?;
-                self.move_directory(moved.serial, from, to, now)?;
-                self.end_directory(replaced.serial, (NONE, NONE))
-            }
-            Some(replaced) if open => {
-                // First a name of its own: the file that replaces it is written at once, and says who had the name.
-                self.make_orphan(new_directory.0, &replaced, now)?;
-                self.move_file(moved.serial, from, to, now)
-            }
-            Some(replaced) => {
-                self.delete(new_directory.0, &replaced, now)?;
-                self.move_file(moved.serial, from, to, now)
-            }
-            None if moved.directory => self.move_directory(moved.serial, from, to, now),
-            None => self.move_file(moved.serial, from, to, now),
-        }
+        let move_ = Move {
+            serial: moved.serial,
+            from: (directory.0, moved.key),
+            to: (new_directory.0, key),
+            name: new_name,
+            now,
+        };
+        if moved.directory { self.move_directory(&move_, replaced) } else { self.move_file(&move_, replaced, open) }
     }
 
     fn new_serial(&mut self) -> Result<u32> {
@@ -186,27 +192,42 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         Ok(serial)
     }
 
-    /// An entry comes to a directory.
-    fn enter(&mut self, parent: u32, key: u32, pointer: Pointer, now: Time) -> Result<()> {
-        self.enter_moved(parent, key, pointer, now)?;
-        self.state.inodes += 1;
+    /// An entry comes to a directory, or takes the place of another.
+    fn enter(&mut self, parent: u32, key: u32, pointer: Pointer, replaces: bool, now: Time) -> Result<()> {
+        self.claim(parent, key)?;
+        let slot = self.directory(parent)?;
+        self.set_pointer(slot, key, pointer)?;
+        self.count_entry(slot, replaces.then_some(pointer), Some(pointer));
+        self.date(slot, now);
         Ok(())
     }
 
-    fn enter_moved(&mut self, parent: u32, key: u32, pointer: Pointer, now: Time) -> Result<()> {
-        let slot = self.directory(parent)?;
-        self.set_pointer(slot, key, pointer)?;
-        self.count_entry(slot, None, Some(pointer));
-        self.date(slot, now);
+    /// A file in memory that was deleted while it was open says where it was, so that it is not found there after a power cut. Before
+    /// something else comes there, it is written.
+    fn claim(&mut self, parent: u32, key: u32) -> Result<()> {
+        for slot in 0..self.files.len() {
+            let page = self.memory.page(Buffer::File(slot));
+            let was_here = (page.u32_at(inode::FROM_DIR), page.u32_at(inode::FROM_KEY)) == (parent, key);
+            if self.files[slot].serial != NONE && was_here && page.parent() == ORPHANS {
+                self.flush_file(slot)?;
+            }
+        }
         Ok(())
     }
 
     /// An entry leaves a directory.
     fn leave(&mut self, parent: u32, key: u32, pointer: Pointer, now: Time) -> Result<()> {
         let slot = self.directory(parent)?;
+        self.set_pointer(slot, key, Pointer::Deleted)?;
         self.count_entry(slot, Some(pointer), None);
         self.date(slot, now);
-        self.set_pointer(slot, key, Pointer::Deleted)
+        Ok(())
+    }
+
+    /// What has begun must end: where it does not, memory must not come to the chip any more.
+    fn must<T>(&mut self, done: Result<T>) -> Result<T> {
+        self.stopped |= done.is_err();
+        done
     }
 
     fn date(&mut self, slot: usize, now: Time) {
@@ -218,23 +239,47 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// A file and its entry go.
     fn delete(&mut self, parent: u32, found: &Found, now: Time) -> Result<()> {
         let slot = self.file(found.serial)?;
-        self.release(slot)?;
+        // It is not written any more, whatever has to leave memory meanwhile.
+        let dirty = core::mem::replace(&mut self.files[slot].dirty, false);
+        if let Err(error) = self.leave(parent, found.key, Pointer::Unwritten, now) {
+            self.files[slot].dirty = dirty;
+            return Err(error);
+        }
         self.state.inodes = self.state.inodes.saturating_sub(1);
-        self.leave(parent, found.key, Pointer::Unwritten, now)
+        let done = self.release(slot);
+        self.must(done)
     }
 
-    /// A file loses its name, and gets one in the directory of those that are still open.
+    /// A file that is open loses its name, and gets one in the directory of such files.
     fn make_orphan(&mut self, parent: u32, found: &Found, now: Time) -> Result<()> {
-        let mut name = [b'0'; 8];
+        let slot = self.file(found.serial)?;
+        self.make_name_room(slot, ORPHAN_NAME)?;
+        let dirty = core::mem::replace(&mut self.files[slot].dirty, false);
+        if let Err(error) = self.leave(parent, found.key, Pointer::Unwritten, now) {
+            self.files[slot].dirty = dirty;
+            return Err(error);
+        }
+        // Nothing has to be written now: where the power goes before that, the file is gone, which is what becomes of it anyway.
+        let done = self.adopt(slot, (parent, found.key), now);
+        self.must(done)
+    }
+
+    /// Gives the file in a slot, which has no name any more, one in the directory of files that are deleted and still open.
+    fn adopt(&mut self, slot: usize, from: (u32, u32), now: Time) -> Result<()> {
+        let serial = self.files[slot].serial;
+        let mut name = [b'0'; ORPHAN_NAME];
         for (at, digit) in name.iter_mut().enumerate() {
-            *digit = b"0123456789abcdef"[(found.serial >> (28 - 4 * at) & 15) as usize];
+            *digit = b"0123456789abcdef"[(serial >> (28 - 4 * at) & 15) as usize];
         }
         let key = self.free_key(ORPHANS, &name)?;
-        let (from, to) = ((parent, found.key), (ORPHANS, key, &name[..]));
-        self.prepare_move(found.serial, from, to, now)?;
-        self.set_located(found.serial, Some(Located::File { parent: ORPHANS, key }))?;
-        // Nothing has to be written now: where the power goes before that, the file is gone, which is what becomes of it anyway.
-        self.leave(parent, found.key, Pointer::Unwritten, now)
+        let page = self.memory.page_mut(Buffer::File(slot));
+        if !page.rename(&name) {
+            return Err(Error::NoSpace);
+        }
+        self.place(Buffer::File(slot), from, (ORPHANS, key), now);
+        self.files[slot].dirty = true;
+        self.enter(ORPHANS, key, Pointer::Unwritten, false, now)?;
+        self.set_located(serial, Some(Located::File { parent: ORPHANS, key }))
     }
 
     /// Deletes the files that were open when the power went, or when the volume was unmounted.
@@ -248,21 +293,11 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         }
     }
 
-    /// The file is written at its new place at once, with where it came from: so there is no moment in which it is at both or at none.
-    fn move_file(&mut self, serial: u32, from: (u32, u32), to: (u32, u32, &[u8]), now: Time) -> Result<()> {
-        self.write_new_directories(to.0)?;
-        self.prepare_move(serial, from, to, now)?;
-        let slot = self.file(serial)?;
-        self.flush_file(slot)?;
-        self.set_located(serial, Some(Located::File { parent: to.0, key: to.1 }))?;
-        self.leave(from.0, from.1, Pointer::Unwritten, now)
-    }
-
-    /// The file has its new place in memory.
-    fn prepare_move(&mut self, serial: u32, from: (u32, u32), to: (u32, u32, &[u8]), now: Time) -> Result<()> {
-        let slot = self.file(serial)?;
-        let more = to.2.len() + 4;
+    /// Makes room in an inode for a name of so many bytes. Content may have to leave it.
+    fn make_name_room(&mut self, slot: usize, name: usize) -> Result<()> {
         let page = self.memory.page(Buffer::File(slot));
+        // Beside the name that it has, with what rounding up takes.
+        let more = (name + 4).saturating_sub(page.name().len());
         let size = page.u64_at(inode::SIZE);
         if page.is_inline() && page.body() + page.count() + more > page.len() {
             if page.u32_at(inode::MODE) & TYPE == LINK {
@@ -270,32 +305,81 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             }
             self.spill(slot)?;
         }
-        self.fit(slot, size, more + EXTENT)?;
-        if !self.memory.page_mut(Buffer::File(slot)).rename(to.2) {
+        self.fit(slot, size, more + EXTENT)
+    }
+
+    /// The file is written at its new place at once, with where it came from: so there is no moment in which it is at both or at none, nor
+    /// one in which neither it nor what it replaces has the name. All that can fail comes before that.
+    fn move_file(&mut self, wanted: &Move<'_>, replaced: Option<Found>, open: bool) -> Result<()> {
+        let &Move { serial, to, name, now, .. } = wanted;
+        self.write_new_directories(to.0)?;
+        self.claim(to.0, to.1)?;
+        let slot = self.file(serial)?;
+        self.make_name_room(slot, name.len())?;
+        let mut old = None;
+        if let Some(replaced) = replaced {
+            let slot = self.file(replaced.serial)?;
+            if open {
+                self.make_name_room(slot, ORPHAN_NAME)?;
+            }
+            old = Some(slot);
+        }
+        let slot = self.file(serial)?;
+        if let Some(old) = old {
+            // From here on it is not written at the name that it loses.
+            self.files[old].dirty = false;
+        }
+        let done = self.finish_move(slot, wanted, old.is_some());
+        self.must(done)?;
+        let Some(old) = old else { return Ok(()) };
+        let done = if open {
+            self.adopt(old, (NONE, NONE), now)
+        } else {
+            self.state.inodes = self.state.inodes.saturating_sub(1);
+            self.release(old)
+        };
+        self.must(done)
+    }
+
+    fn finish_move(&mut self, slot: usize, wanted: &Move<'_>, replaces: bool) -> Result<()> {
+        let &Move { serial, from, to, name, now } = wanted;
+        if !self.memory.page_mut(Buffer::File(slot)).rename(name) {
             return Err(Error::NameTooLong);
         }
         self.place(Buffer::File(slot), from, to, now);
         self.files[slot].dirty = true;
-        self.enter_moved(to.0, to.1, Pointer::Unwritten, now)
+        self.enter(to.0, to.1, Pointer::Unwritten, replaces, now)?;
+        self.flush_file(slot)?;
+        self.set_located(serial, Some(Located::File { parent: to.0, key: to.1 }))?;
+        self.leave(from.0, from.1, Pointer::Unwritten, now)
     }
 
-    fn move_directory(&mut self, serial: u32, from: (u32, u32), to: (u32, u32, &[u8]), now: Time) -> Result<()> {
+    fn move_directory(&mut self, wanted: &Move<'_>, replaced: Option<Found>) -> Result<()> {
+        let &Move { serial, from, to, name, now } = wanted;
+        self.write_new_directories(to.0)?;
+        self.claim(to.0, to.1)?;
         let slot = self.directory(serial)?;
-        self.make_log_room(slot, to.2.len() + 8)?;
-        if !self.memory.page_mut(Buffer::Directory(slot)).rename(to.2) {
+        self.make_log_room(slot, name.len() + 8)?;
+        if !self.memory.page_mut(Buffer::Directory(slot)).rename(name) {
             return Err(Error::NoSpace);
         }
-        self.write_new_directories(to.0)?;
-        let slot = self.directory(serial)?;
         self.place(Buffer::Directory(slot), from, to, now);
         self.directories[slot].dirty = true;
-        self.flush_directory(slot)?;
-        self.enter_moved(to.0, to.1, Pointer::Directory(serial), now)?;
-        self.leave(from.0, from.1, Pointer::Directory(serial), now)
+        let mut move_ = || {
+            self.flush_directory(slot)?;
+            self.enter(to.0, to.1, Pointer::Directory(serial), replaced.is_some(), now)?;
+            self.leave(from.0, from.1, Pointer::Directory(serial), now)?;
+            match replaced {
+                Some(replaced) => self.end_directory(replaced.serial, (NONE, NONE)),
+                None => Ok(()),
+            }
+        };
+        let done = move_();
+        self.must(done)
     }
 
     /// Says in an inode where it is and where it came from.
-    fn place(&mut self, buffer: Buffer, from: (u32, u32), to: (u32, u32, &[u8]), now: Time) {
+    fn place(&mut self, buffer: Buffer, from: (u32, u32), to: (u32, u32), now: Time) {
         let page = self.memory.page_mut(buffer);
         page.set_parent(to.0);
         page.set_u32(inode::KEY, to.1);

@@ -2,6 +2,7 @@
 
 use basalt_nand::NandDevice;
 
+use crate::cleaning::Room;
 use crate::error::{Error, Result};
 use crate::layout::bucket::Pointer;
 use crate::layout::header::Area;
@@ -161,7 +162,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// Changes attributes.
     pub fn change(&mut self, number: InodeNumber, change: &Change, now: Time) -> Result<()> {
-        self.make_room(0)?;
+        self.make_room(Room::Change)?;
         let buffer = self.inode(number.0)?;
         let page = self.memory.page_mut(buffer);
         let mode = page.u32_at(inode::MODE);
@@ -204,7 +205,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             let at = offset + done as u64;
             // Pieces end where a page does.
             let length = (PIECE * page_bytes - at as usize % page_bytes).min(bytes.len() - done);
-            self.make_room(length.div_ceil(page_bytes) as u32 + 1)?;
+            self.make_room(Room::Grow(length.div_ceil(page_bytes) as u32 + 1))?;
             let slot = self.file(number.0)?;
             self.write_pages(slot, at, &bytes[done..done + length])?;
             done += length;
@@ -219,7 +220,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         }
         let slot = self.file(number.0)?;
         let shorter = length < self.memory.page(Buffer::File(slot)).u64_at(inode::SIZE);
-        self.make_room(if shorter { 0 } else { 1 })?;
+        self.make_room(if shorter { Room::Free } else { Room::Grow(1) })?;
         let slot = self.file(number.0)?;
         self.set_file_length(slot, length)?;
         self.touch(number, now)
@@ -249,7 +250,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// Makes what was written to a file, and its name, outlast a power cut.
     pub fn sync_file(&mut self, number: InodeNumber) -> Result<()> {
-        self.make_room(0)?;
+        self.make_room(Room::Free)?;
         let slot = self.directories.iter().position(|slot| slot.serial == number.0);
         let parent = match (slot, self.located(number.0)?) {
             // A directory that was never written is in memory.
@@ -283,7 +284,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         if self.clean {
             return Ok(());
         }
-        self.make_room(0)?;
+        self.make_room(Room::Free)?;
         self.checkpoint(false)
     }
 
@@ -294,7 +295,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             bytes: self.capacity_pages() * page,
             used: self.used_pages() * page,
             inodes: self.state.inodes.saturating_sub(1),
-            free_inodes: self.most_inodes() - self.state.next_serial,
+            free_inodes: self.most_inodes().saturating_sub(self.state.next_serial),
             bad_blocks: (0..self.geometry.blocks).filter(|&block| self.is_bad(block)).count() as u32,
         }
     }
@@ -335,6 +336,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             }
             let Some(Located::Directory(page)) = self.located(serial)? else { return Err(Error::NotFound) };
             self.load_work(page, Area::DirInode)?;
+            if !self.memory.page(Buffer::Work).is_sound() {
+                return Err(Error::Damaged { page, what: "it is no inode of a directory" });
+            }
             return Ok(Buffer::Work);
         }
         for slot in 0..self.files.len() {

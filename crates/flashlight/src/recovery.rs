@@ -12,7 +12,7 @@
 //! Nothing that a page written since the checkpoint needs was erased since, so all versions are there to be read. Live pages are counted
 //! by the difference of old and new. At the end there is a checkpoint; a power cut before that begins all anew.
 
-use basalt_nand::NandDevice;
+use basalt_nand::{NandDevice, NandError};
 
 use crate::error::{Error, Result};
 use crate::layout::bucket::Pointer;
@@ -24,6 +24,9 @@ use crate::memory::{Buffer, Bytes};
 use crate::mount::ORPHANS;
 use crate::table::Located;
 use crate::volume::{FlashLight, KEPT, Log};
+
+/// No volume gets there: at a page in each microsecond it takes eight years.
+const MOST_SEQUENCE: u64 = 0xF000_0000_0000;
 
 /// Where the search for pages of a log is.
 #[derive(Clone, Copy, Debug)]
@@ -178,18 +181,23 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// The header of a page, if it is a whole metadata page; reads it into the work page.
     fn header_of(&mut self, page: u32) -> Result<Option<Header>> {
-        self.work = NONE;
-        match self.device.read(page, self.memory.page_mut(Buffer::Work), &mut []) {
-            Ok(_) => Ok(Header::of(self.memory.page(Buffer::Work), self.seed)),
-            Err(basalt_nand::NandError::Uncorrectable { .. }) => Ok(None),
-            Err(error) => Err(error.into()),
+        match self.read_with_tag(page) {
+            // What a file contains may look like anything.
+            Ok(Some(tag)) if tag.serial != NONE => Ok(None),
+            Ok(_) => {
+                let header = Header::of(self.memory.page(Buffer::Work), self.seed);
+                let most = self.most_inodes();
+                Ok(header.filter(|header| header.owner < most && header.sequence < MOST_SEQUENCE))
+            }
+            Err(Error::Nand(NandError::Uncorrectable { .. })) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
     fn reads_erased(&mut self, page: u32) -> Result<bool> {
         match self.device.read(page, self.memory.page_mut(Buffer::Work), &mut []) {
             Ok(_) => Ok(basalt_nand::is_erased(self.memory.page(Buffer::Work))),
-            Err(basalt_nand::NandError::Uncorrectable { .. }) => Ok(false),
+            Err(NandError::Uncorrectable { .. }) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -318,7 +326,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         self.take_file(0, page, header.owner)?;
         let each = |volume: &mut Self, page: u32, length: u32| {
             if live {
-                (page..page.saturating_add(length)).for_each(|page| volume.live(page));
+                volume.live_all(page, length);
             } else {
                 volume.dead(page, length);
             }

@@ -58,6 +58,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             Some(Located::File { parent, key }) => (parent, key),
         };
         let page = self.memory.page_mut(Buffer::Table);
+        if (page.u32_at(at), page.u32_at(at + 4)) == (first, second) {
+            return Ok(());
+        }
         page.set_u32(at, first);
         page.set_u32(at + 4, second);
         self.table.dirty = true;
@@ -89,6 +92,13 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         }
         self.load_work(index, Area::Table)?;
         Ok(self.memory.page(Buffer::Work).u32_at(TABLE_FIRST + 4 * (number % pages) as usize))
+    }
+
+    /// Writes a page of the table once more, elsewhere.
+    pub(crate) fn rewrite_table(&mut self, number: u32) -> Result<()> {
+        self.load_table(number)?;
+        self.table.dirty = true;
+        self.flush_table()
     }
 
     /// Writes the table's page in memory, and the index that leads to it.

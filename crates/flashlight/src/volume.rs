@@ -1,12 +1,10 @@
 //! A mounted volume: its memory, its logs, and how pages come to the chip.
 
-use basalt_nand::{Geometry, NandDevice, NandError, ReadStatus};
+use basalt_nand::{Geometry, NandDevice, NandError};
 
 use crate::error::{Error, Result};
-use crate::layout::header::{Area, Header};
-use crate::layout::inode::{self, Inode};
 use crate::layout::leaf::{Head, State, WINDOW};
-use crate::layout::tag::{TAG, Tag};
+use crate::layout::tag::TAG;
 use crate::layout::{NONE, Numbers};
 use crate::memory::{Buffer, Bytes, DIRECTORIES, FILES, Memory};
 use crate::roots::Roots;
@@ -14,9 +12,9 @@ use crate::roots::Roots;
 /// Of a bad block, in place of its live pages.
 pub(crate) const BAD: u8 = 255;
 /// The most spare bytes that a device may offer.
-const MOST_SPARE: usize = 512;
+pub(crate) const MOST_SPARE: usize = 512;
 /// The last blocks of a window: only recovery uses them, before it knows which others are in use.
-pub(crate) const KEPT: usize = 10;
+pub(crate) const KEPT: usize = 12;
 /// Blocks that may fail before their pages are moved.
 const RETIRED: usize = 8;
 
@@ -136,6 +134,8 @@ pub struct FlashLight<M, D> {
     pub(crate) stuck: [u32; RETIRED],
     /// Free blocks at the last checkpoint.
     pub(crate) free: u32,
+    /// Live pages and free blocks when cleaning was in vain.
+    pub(crate) in_vain: (u64, u32),
     /// Pages of the files that were closed last, up to 255 each.
     pub(crate) recent: [u8; 8],
     pub(crate) uses: u32,
@@ -185,6 +185,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             worn: [NONE; RETIRED],
             stuck: [NONE; RETIRED],
             free: 0,
+            in_vain: crate::cleaning::NEVER_IN_VAIN,
             recent: [0; 8],
             uses: 0,
             stopped: false,
@@ -282,187 +283,6 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         error.into()
     }
 
-    /// What stands beside a page.
-    pub(crate) fn tag(&mut self, page: u32) -> Result<Option<Tag>> {
-        let mut spare = [0; MOST_SPARE];
-        let spare = &mut spare[..self.geometry.spare_bytes as usize];
-        self.device.read(page, &mut [], spare)?;
-        Ok(Tag::of(spare))
-    }
-
-    /// Programs the next page of a log, in another block if it has to be. Says where it is.
-    pub(crate) fn program(&mut self, place: Place, source: Source<'_>, serial: u32, offset: u32) -> Result<u32> {
-        let mut spare = [0xFF; MOST_SPARE];
-        let whole = self.geometry.spare_bytes as usize;
-        loop {
-            let mut head = *self.head(place);
-            if head.block == NONE || head.next == self.geometry.pages_per_block {
-                head = self.open_block(matches!(place, Place::Leaf | Place::Second))?;
-                *self.head(place) = head;
-            }
-            let page = self.geometry.first_page(head.block) + head.next;
-            spare[..TAG].copy_from_slice(&Tag { serial, offset, erases: head.erases }.bytes());
-            let bytes = match source {
-                Source::Buffer(buffer) => self.memory.page(buffer),
-                Source::Bytes(bytes) => bytes,
-            };
-            match self.device.program(page, bytes, &spare[..whole]) {
-                Ok(()) => {
-                    self.head(place).next += 1;
-                    self.counters.data += u64::from(serial != NONE);
-                    return Ok(page);
-                }
-                Err(NandError::ProgramFailed { .. }) => {
-                    *self.head(place) = Head::CLOSED;
-                    self.retire(head.block)?;
-                }
-                Err(error) => return Err(self.stop(error)),
-            }
-        }
-    }
-
-    /// A program failed: what the block holds is moved before the next change.
-    fn retire(&mut self, block: u32) -> Result<()> {
-        match self.retired.iter_mut().find(|retired| **retired == NONE) {
-            Some(free) => {
-                *free = block;
-                Ok(())
-            }
-            None => {
-                self.stopped = true;
-                Err(Error::Nand(NandError::ProgramFailed { page: self.geometry.first_page(block) }))
-            }
-        }
-    }
-
-    /// Writes a metadata page from memory to its log.
-    pub(crate) fn append(
-        &mut self,
-        log: Log,
-        buffer: Buffer,
-        area: Area,
-        flags: u8,
-        owner: u32,
-        which: u32,
-    ) -> Result<u32> {
-        let page = self.append_to(Place::Log(log), buffer, area, flags, owner, which)?;
-        // Pages of counts are known by the checkpoint.
-        if log != Log::Counts {
-            self.live(page);
-        }
-        Ok(page)
-    }
-
-    pub(crate) fn append_to(
-        &mut self,
-        place: Place,
-        buffer: Buffer,
-        area: Area,
-        flags: u8,
-        owner: u32,
-        which: u32,
-    ) -> Result<u32> {
-        self.sequence += 1;
-        self.since += 1;
-        self.counters.metadata += 1;
-        let header = Header { area, flags, sequence: self.sequence, owner, which };
-        header.seal(self.memory.page_mut(buffer), self.seed);
-        let page = self.program(place, Source::Buffer(buffer), NONE, NONE)?;
-        if buffer == Buffer::Work {
-            self.work = page;
-        }
-        Ok(page)
-    }
-
-    /// A page is live.
-    pub(crate) fn live(&mut self, page: u32) {
-        let block = self.geometry.block_of(page) as usize;
-        // What is not on the chip, or more than a block has, is said by a damaged page only.
-        if let Some(count) = self.memory.counts_mut().get_mut(block).filter(|count| **count < BAD - 1) {
-            *count += 1;
-        }
-    }
-
-    /// Pages are live no longer.
-    pub(crate) fn dead(&mut self, page: u32, length: u32) {
-        count_dead(self.memory.counts_mut(), &self.geometry, page, length);
-    }
-
-    /// A page that may be absent is live no longer.
-    pub(crate) fn dead_if_any(&mut self, page: u32) {
-        if page != NONE {
-            self.dead(page, 1);
-        }
-    }
-
-    /// Reads a page into memory.
-    pub(crate) fn read_page(&mut self, page: u32, buffer: Buffer) -> Result<()> {
-        let status = self.device.read(page, self.memory.page_mut(buffer), &mut [])?;
-        self.note_flips(page, status);
-        Ok(())
-    }
-
-    /// Remembers a block in which almost as many bits have flipped as can be set right: it is emptied before the next change.
-    pub(crate) fn note_flips(&mut self, page: u32, status: ReadStatus) {
-        let ReadStatus::Corrected(flipped) = status else { return };
-        if flipped + 1 < self.device.correctable().max(2) {
-            return;
-        }
-        let block = self.geometry.block_of(page);
-        if !self.worn.contains(&block)
-            && let Some(free) = self.worn.iter_mut().find(|worn| **worn == NONE)
-        {
-            *free = block;
-        }
-    }
-
-    /// Reads a page, and checks that it is a metadata page of that area.
-    pub(crate) fn read_metadata(&mut self, page: u32, buffer: Buffer, area: Area) -> Result<Header> {
-        if page >= self.geometry.pages() {
-            return Err(Error::Damaged { page, what: "it is beyond the end of the chip" });
-        }
-        self.read_page(page, buffer)?;
-        let header = Header::of(self.memory.page(buffer), self.seed);
-        header
-            .filter(|header| header.area == area)
-            .ok_or(Error::Damaged { page, what: "its checksum or its kind is wrong" })
-    }
-
-    /// Reads an inode, and checks that it can be one.
-    pub(crate) fn read_inode(&mut self, page: u32, buffer: Buffer, serial: u32, directory: bool) -> Result<()> {
-        let area = if directory { Area::DirInode } else { Area::FileInode };
-        let header = self.read_metadata(page, buffer, area)?;
-        let inode = self.memory.page(buffer);
-        if header.owner != serial || !inode.is_sound() || inode.is_directory() != directory {
-            return Err(Error::Damaged { page, what: "it is not the inode that it should be" });
-        }
-        Ok(())
-    }
-
-    /// The next page of an inode in memory is no rename: only the page that was one says where it came from.
-    pub(crate) fn forget_origin(&mut self, buffer: Buffer) {
-        let inode = self.memory.page_mut(buffer);
-        inode.set_u32(inode::FROM_DIR, NONE);
-        inode.set_u32(inode::FROM_KEY, NONE);
-    }
-
-    /// Has a metadata page in the work page.
-    pub(crate) fn load_work(&mut self, page: u32, area: Area) -> Result<()> {
-        if self.work == page {
-            return Ok(());
-        }
-        self.work = NONE;
-        self.read_metadata(page, Buffer::Work, area)?;
-        self.work = page;
-        Ok(())
-    }
-
-    /// The work page, to be changed: it is no longer what the chip has.
-    pub(crate) fn work_mut(&mut self) -> &mut [u8] {
-        self.work = NONE;
-        self.memory.page_mut(Buffer::Work)
-    }
-
     /// A number that grows with each use.
     pub(crate) fn use_now(&mut self) -> u32 {
         self.uses += 1;
@@ -510,8 +330,8 @@ fn check_chip(geometry: &Geometry) -> Result<()> {
     if page < 2048 {
         return Err(Error::Unsupported("pages of less than 2 KiB"));
     }
-    if geometry.pages_per_block > 128 {
-        return Err(Error::Unsupported("more than 128 pages in a block"));
+    if !(16..=128).contains(&geometry.pages_per_block) {
+        return Err(Error::Unsupported("fewer than 16 pages in a block, or more than 128"));
     }
     if !(64..=countable as u64).contains(&geometry.blocks.into()) {
         return Err(Error::Unsupported("fewer than 64 blocks, or more than 64 pages of counts have room for"));

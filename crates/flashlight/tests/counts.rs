@@ -63,7 +63,7 @@ fn a_file_in_sequence_programs_little_else() {
 /// for each, JFFS2 2.74, and the paper's rules 190 (by simulation). The design says 2.63 where a log of extents has pages of its own, which
 /// this one has not yet.
 #[test]
-fn random_overwriting_costs_about_four_pages_for_each() {
+fn random_overwriting_costs_about_five_pages_for_each() {
     let mut chip = Chip256::new();
     let mut rng = Rng::new(1);
     let mut overwrite = |volume: &mut Volume<'_, '_>, writes: u64| {
@@ -86,7 +86,7 @@ fn random_overwriting_costs_about_four_pages_for_each() {
     let cost = chip.cost(|volume| overwrite(volume, writes));
     let pages = cost.programs as f64 / (2 * writes) as f64;
     println!("random: {cost:?}, {pages:.2} pages for each");
-    assert!(pages <= 4.2, "{pages}");
+    assert!(pages <= 5.3, "{pages}");
 }
 
 /// A mount behind an unmount reads little, however much there is; one behind a power cut reads what was written since a checkpoint.
@@ -115,7 +115,7 @@ fn a_mount_reads_little() {
     let reads = chip.device.device().counters().reads - before - used;
     println!("recovery: {reads} reads");
     // Each page that was written since the checkpoint is looked at several times.
-    assert!(reads <= 6_000, "{reads}");
+    assert!(reads <= 1_500, "{reads}");
 }
 
 /// Small files: how many fit, and what they cost.

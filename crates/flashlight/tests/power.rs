@@ -2,8 +2,8 @@
 //!
 //! `BASALT_SEED` and `BASALT_SEEDS` choose others: `BASALT_SEEDS=100` is a campaign of about 14,000 cuts in each of the two tests.
 //!
-//! What must hold: a file or directory is what it was at its last fsync, or at some later moment; nothing is there twice; all that is
-//! found is whole; live pages are counted right; and all goes on from there.
+//! What must hold: a file or directory is what it was at its last fsync, or at some later moment; a name that led somewhere all the time
+//! leads somewhere; nothing is there twice; all that is found is whole; live pages are counted right; and all goes on from there.
 
 mod support;
 
@@ -30,13 +30,15 @@ type State = BTreeMap<u32, Entry>;
 struct History {
     states: Vec<State>,
     durable: BTreeMap<u32, usize>,
+    /// Files that are deleted and still open.
+    open: Vec<u32>,
     log: Vec<String>,
 }
 
 impl History {
     fn new(state: State) -> History {
         let durable = state.keys().map(|&serial| (serial, 0)).collect();
-        History { states: vec![state], durable, log: Vec::new() }
+        History { states: vec![state], durable, open: Vec::new(), log: Vec::new() }
     }
 
     fn now(&self) -> &State {
@@ -78,6 +80,14 @@ impl History {
             }
         }
         for (serial, &least) in &self.durable {
+            let was = &self.states[least][serial];
+            let leads = |state: &State| {
+                state.values().any(|entry| (entry.parent, &entry.name) == (was.parent, &was.name))
+                    && (was.parent == 0 || state.contains_key(&was.parent))
+            };
+            if self.states[least..].iter().all(leads) && !leads(found) {
+                return Err(format!("{}/{} leads nowhere, and always led somewhere", was.parent, was.name));
+            }
             let always = self.states[least..].iter().all(|state| state.contains_key(serial));
             if always && !found.contains_key(serial) {
                 return Err(format!("inode {serial}, {:?}, is lost", self.now()[serial].name));
@@ -179,7 +189,7 @@ fn step<M: Bytes, D: NandDevice>(
             });
             volume.unlink(InodeNumber(entry.parent), entry.name.as_bytes(), open, NOW)?;
             if open {
-                volume.forget(InodeNumber(serial))?;
+                history.open.push(serial);
             }
         }
         (68..72, _) if parent != 0 && !state.values().any(|entry| entry.parent == parent) => {
@@ -207,12 +217,17 @@ fn step<M: Bytes, D: NandDevice>(
         (96, _) => {
             history.log.push("sync".into());
             volume.sync()?;
-            let last = history.now().clone();
-            *history = History::new(last);
+            let (last, open) = (history.now().clone(), std::mem::take(&mut history.open));
+            *history = History { open, ..History::new(last) };
         }
         (97, _) => {
             history.log.push("clean".into());
             volume.clean(2)?;
+        }
+        (98.., _) if !history.open.is_empty() => {
+            let serial = history.open.remove(0);
+            history.log.push(format!("forget {serial}"));
+            volume.forget(InodeNumber(serial))?;
         }
         _ => {}
     }
@@ -255,7 +270,7 @@ fn rename<M: Bytes, D: NandDevice>(
     let from = (InodeNumber(entry.parent), entry.name.as_bytes());
     volume.rename(from, (InodeNumber(parent), name.as_bytes()), open && !directory, NOW)?;
     if let (Some(there), true, false) = (there, open, directory) {
-        volume.forget(InodeNumber(there))?;
+        history.open.push(there);
     }
     Ok(())
 }

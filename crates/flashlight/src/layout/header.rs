@@ -9,7 +9,10 @@
 //! | 12 | 4 | which page of the owner it is |
 //! | 16 | 4 | CRC-32C of the page, these four bytes as zero, seeded with the volume's number |
 
+use core::hash::Hasher;
+
 use crc::{CRC_32_ISCSI, Crc, Table};
+use siphasher::sip::SipHasher13;
 
 use super::Numbers;
 
@@ -100,15 +103,12 @@ fn checksum(page: &[u8], seed: u32) -> u32 {
     digest.finalize()
 }
 
-/// The hash of a name: directories find it by this. Names that collide on purpose differ from volume to volume.
-pub(crate) fn name_hash(name: &[u8], seed: u32) -> u32 {
-    let mut digest = CRC.digest_with_initial(seed);
-    digest.update(name);
-    // A CRC of short names leaves bits alike: mixed as in Murmur's finisher.
-    let mut hash = digest.finalize();
-    hash = (hash ^ hash >> 16).wrapping_mul(0x85EB_CA6B);
-    hash = (hash ^ hash >> 13).wrapping_mul(0xC2B2_AE35);
-    hash ^ hash >> 16
+/// The hash of a name: directories find it by this. It is keyed by the volume's number: nobody who does not know it can make names that
+/// have the same one.
+pub(crate) fn name_hash(name: &[u8], uuid: &[u8; 16]) -> u32 {
+    let mut hasher = SipHasher13::new_with_key(uuid);
+    hasher.write(name);
+    hasher.finish() as u32
 }
 
 #[cfg(test)]

@@ -60,6 +60,8 @@ pub(crate) const SLOTS: usize = 16;
 pub(crate) const ENTRY: usize = 8;
 /// Bytes of an extent.
 pub(crate) const EXTENT: usize = 12;
+/// Extent maps that a file can have.
+pub(crate) const MOST_MAPS: usize = 1024;
 /// Bytes of the longest name.
 pub(crate) const MOST_NAME: usize = 255;
 
@@ -198,7 +200,10 @@ impl Inode for [u8] {
 
     fn is_sound(&self) -> bool {
         let name = usize::from(self.u16_at(NAME_LENGTH));
-        name <= MOST_NAME && self.log() <= self.len() && self.body() + self.body_length() <= self.len()
+        name <= MOST_NAME
+            && self.maps() <= MOST_MAPS
+            && self.log() <= self.len()
+            && self.body() + self.body_length() <= self.len()
     }
 }
 

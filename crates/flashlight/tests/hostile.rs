@@ -1,0 +1,187 @@
+//! Chips on which anything stands, with checksums that are right: no panic, no endless loop, an error or some answer.
+
+mod support;
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use basalt_flashlight::{FlashLight, InodeNumber};
+use basalt_nand::{Geometry, NandDevice, NandError, ReadStatus};
+use basalt_random::Rng;
+use crc::{CRC_32_ISCSI, Crc};
+use support::{Device, Model, NOW, new_file};
+
+static CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
+
+/// A chip of which some pages read as somebody wants them to.
+struct Forged<'d> {
+    device: &'d mut Device,
+    pages: HashMap<u32, Vec<u8>>,
+    reads: u64,
+}
+
+impl NandDevice for Forged<'_> {
+    fn geometry(&self) -> Geometry {
+        self.device.geometry()
+    }
+
+    fn read(&mut self, page: u32, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, NandError> {
+        self.reads += 1;
+        assert!(self.reads < 3_000_000, "it reads for ever");
+        let status = self.device.read(page, data, spare)?;
+        if let Some(forged) = self.pages.get(&page).filter(|_| !data.is_empty()) {
+            data.copy_from_slice(forged);
+        }
+        Ok(status)
+    }
+
+    fn program(&mut self, page: u32, data: &[u8], spare: &[u8]) -> Result<(), NandError> {
+        self.pages.remove(&page);
+        self.device.program(page, data, spare)
+    }
+
+    fn erase(&mut self, block: u32) -> Result<(), NandError> {
+        let geometry = self.geometry();
+        self.pages.retain(|&page, _| geometry.block_of(page) != block);
+        self.device.erase(block)
+    }
+
+    fn is_bad(&mut self, block: u32) -> Result<bool, NandError> {
+        self.device.is_bad(block)
+    }
+
+    fn mark_bad(&mut self, block: u32) -> Result<(), NandError> {
+        self.device.mark_bad(block)
+    }
+}
+
+/// What the checksums of a volume begin with: as `Identity::seed`.
+fn seed_of(uuid: &[u8; 16]) -> u32 {
+    uuid.chunks(4).fold(0x9E37_79B9, |seed: u32, part| {
+        (seed ^ u32::from_le_bytes(part.try_into().unwrap())).wrapping_mul(0x85EB_CA6B).rotate_left(13)
+    })
+}
+
+/// The checksum of a page, with the volume's seed.
+fn checksum(page: &[u8], seed: u32) -> u32 {
+    let mut digest = CRC.digest_with_initial(seed);
+    digest.update(&page[..16]);
+    digest.update(&[0; 4]);
+    digest.update(&page[20..]);
+    digest.finalize()
+}
+
+/// Metadata pages of the chip that are whole, each with the seed of its checksum.
+fn metadata(device: &mut Device, seed: u32) -> Vec<(u32, Vec<u8>, u32)> {
+    let geometry = device.geometry();
+    let mut found = Vec::new();
+    for number in 0..geometry.pages() {
+        let mut page = vec![0; geometry.page_bytes as usize];
+        if device.read(number, &mut page, &mut []).is_ok() && (1..=9).contains(&page[0]) {
+            let said = u32::from_le_bytes(page[16..20].try_into().unwrap());
+            let seed = if page[0] == 1 { 0 } else { seed };
+            if said == checksum(&page, seed) {
+                found.push((number, page, seed));
+            }
+        }
+    }
+    found
+}
+
+/// Changes some numbers of a page, and its checksum with them.
+fn forge(rng: &mut Rng, page: &mut [u8], seed: u32) {
+    for _ in 0..rng.between(1, 4) {
+        // The beginning is where numbers matter most.
+        let end = if rng.chance(60) { 200 } else { page.len() };
+        let at = rng.between(1, end as u64 - 5) as usize;
+        let value = match rng.below(5) {
+            0 => u32::MAX,
+            1 => rng.below(4000) as u32,
+            2 => rng.next_u64() as u32,
+            3 => 0,
+            _ => u32::from_le_bytes(page[at..at + 4].try_into().unwrap()).wrapping_add(1),
+        };
+        match rng.below(3) {
+            0 => page[at] = value as u8,
+            1 => page[at..at + 2].copy_from_slice(&value.to_le_bytes()[..2]),
+            _ => page[at..at + 4].copy_from_slice(&value.to_le_bytes()),
+        }
+    }
+    let sum = checksum(page, seed);
+    page[16..20].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Uses all that a volume has, whatever it answers.
+fn use_all(device: &mut Forged<'_>, memory: &mut [u8]) {
+    let Ok(mut volume) = FlashLight::mount(device, memory) else { return };
+    let mut waiting = vec![volume.root()];
+    let mut seen = 0;
+    let mut files: Vec<InodeNumber> = Vec::new();
+    while let Some(directory) = waiting.pop() {
+        let mut from = Some(0);
+        while let Some(cookie) = from {
+            let mut name = [0; 255];
+            let Ok(Some(listed)) = volume.list(directory, cookie, &mut name) else { break };
+            from = listed.next;
+            seen += 1;
+            let Ok(attributes) = volume.attributes(listed.number) else { continue };
+            if attributes.is_directory() && seen < 300 {
+                waiting.push(listed.number);
+            } else {
+                files.push(listed.number);
+                let mut content = [0; 5000];
+                let _ = volume.read(listed.number, attributes.size / 2, &mut content);
+            }
+            let _ = volume.lookup(directory, &name[..listed.name_length]);
+        }
+    }
+    let _ = volume.check();
+    let root = volume.root();
+    for (at, &file) in files.iter().enumerate().take(8) {
+        let _ = volume.write(file, 3000 * at as u64, &[1; 3000], NOW);
+        let _ = volume.set_length(file, 100, NOW);
+    }
+    let _ = volume.create(root, b"new", &new_file(0o600));
+    let _ = volume.make_directory(root, b"new-directory", &new_file(0o700));
+    let _ = volume.rename((root, b"new"), (root, b"n1"), false, NOW);
+    let _ = volume.unlink(root, b"n2", false, NOW);
+    let _ = volume.remove_directory(root, b"n3", NOW);
+    let _ = volume.clean(2);
+    let _ = volume.sync();
+    let _ = volume.unmount();
+}
+
+#[test]
+fn forged_pages_do_no_harm_beyond_themselves() {
+    let first: u64 = std::env::var("BASALT_SEED").map_or(0, |seed| seed.parse().unwrap());
+    for seed in first..first + 12 {
+        let geometry = Geometry::new(2048, 64, 16, 160).unwrap();
+        let mut device = support::chip(geometry, seed);
+        let mut memory = support::memory(&geometry);
+        support::format(&mut device, &mut memory, seed);
+        let mut model = Model::new(seed, 600_000);
+        let mut volume = support::volume_of(&mut device, &mut memory);
+        (0..200).for_each(|_| model.step(&mut volume));
+        if seed % 2 == 0 {
+            volume.unmount().map_err(|(error, _)| error).unwrap();
+        }
+        let mut uuid = [7; 16];
+        uuid[..8].copy_from_slice(&seed.to_le_bytes());
+        let whole = metadata(&mut device, seed_of(&uuid));
+        assert!(whole.len() > 50, "{}", whole.len());
+        let mut rng = Rng::new(seed);
+        for round in 0..60 {
+            let mut copy = Device::new(device.device().snapshot().unwrap()).unwrap();
+            let mut pages = HashMap::new();
+            for _ in 0..rng.between(1, 6) {
+                let (number, page, seed) = &whole[rng.index(whole.len())];
+                let mut page = page.clone();
+                forge(&mut rng, &mut page, *seed);
+                pages.insert(*number, page);
+            }
+            let start = Instant::now();
+            use_all(&mut Forged { device: &mut copy, pages, reads: 0 }, &mut memory);
+            assert!(start.elapsed() < Duration::from_secs(120), "seed {seed}, round {round}");
+        }
+    }
+}
