@@ -1,13 +1,6 @@
 //! After a power cut: what was written since the last checkpoint is found, in the order in which it was written.
 //!
-//! | found on the chip | what it says |
-//! |---|---|
-//! | a directory's inode | this is what the directory has; newer than the directory above, it is to be found there, too |
-//! | a directory's inode with the flag 2 | the directory is gone |
-//! | a file's inode, newer than its directory's | this is the file of that key now |
-//! | a file's inode, older | its directory knows it, or knows that it is gone |
-//! | an inode that came from elsewhere (a rename), newer than that directory's inode | it is not there any more |
-//! | data, maps, buckets, pages of tables | nothing: what leads to them says it |
+//! What each page says: docs/flashlight-format.md, "What outlasts a power cut".
 //!
 //! Nothing that a page written since the checkpoint needs was erased since, so all versions are there to be read. Live pages are counted
 //! by the difference of old and new. At the end there is a checkpoint; a power cut before that begins all anew.

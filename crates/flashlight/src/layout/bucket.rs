@@ -1,19 +1,4 @@
-//! Entries of a directory that its inode has no room for.
-//!
-//! A bucket holds the entries whose keys begin with the same bits. Behind the header:
-//!
-//! | byte | length | what |
-//! |---|---|---|
-//! | 20 | 1 | how many bits of the keys are the same, beyond the first four |
-//! | 22 | 2 | number of entries |
-//! | 24 | 8 each | key, pointer |
-//!
-//! The index of a slot, of which there is one where a bucket has become two, has the flag 1 in its header:
-//!
-//! | byte | length | what |
-//! |---|---|---|
-//! | 20 | 1 | depth: the bits of the key behind the first four that choose a pointer |
-//! | 24 | 4 each | 2 to the depth pointers to buckets; several to the same one where it has not split as often |
+//! Entries of a directory that its inode has no room for: docs/flashlight-format.md, "Inodes".
 
 use super::inode::ENTRY;
 use super::{NONE, Numbers};

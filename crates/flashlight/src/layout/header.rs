@@ -1,13 +1,4 @@
-//! The first 20 bytes of each metadata page.
-//!
-//! | byte | length | what |
-//! |---|---|---|
-//! | 0 | 1 | area |
-//! | 1 | 1 | flags of the area |
-//! | 2 | 6 | sequence number: grows with each metadata page of the volume |
-//! | 8 | 4 | owner: an inode number, or 0 |
-//! | 12 | 4 | which page of the owner it is |
-//! | 16 | 4 | CRC-32C of the page, these four bytes as zero, seeded with the volume's number |
+//! The first 20 bytes of each metadata page: docs/flashlight-format.md, "Metadata pages".
 
 use core::hash::Hasher;
 

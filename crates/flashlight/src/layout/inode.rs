@@ -1,30 +1,4 @@
-//! A file's or a directory's inode: one page.
-//!
-//! | byte | length | what |
-//! |---|---|---|
-//! | 0 | 20 | header: the owner is the inode's own number, the other number that of its directory |
-//! | 20 | 4 | type and permissions, as `st_mode` |
-//! | 24 | 4 | owner |
-//! | 28 | 4 | group |
-//! | 32 | 8 | of a file: its length in bytes; of a directory: how many entries it has |
-//! | 40 | 8 | last access; times are seconds in the upper 34 bits, with a sign, and nanoseconds in the lower 30 |
-//! | 48 | 8 | last change of the content |
-//! | 56 | 8 | last change of the inode |
-//! | 64 | 4 | its key in its directory |
-//! | 68 | 4 | of a device node: its number |
-//! | 72 | 4 | if this page is a rename: the directory that it came from, else [`NONE`] |
-//! | 76 | 4 | if this page is a rename: its key there |
-//! | 80 | 4 | flags: 1: the body is the content; 2: the directory is gone |
-//! | 84 | 4 | of a directory: how many directories it has |
-//! | 88 | 8 | of a directory: inodes with sequence numbers up to this one are in it, if they are not gone |
-//! | 96 | 2 | bytes of the name |
-//! | 98 | 2 | bytes of extended attributes |
-//! | 100 | 2 | of the body: bytes of content, extents of a file's log, or entries of a directory's log |
-//! | 102 | 2 | of a file: pointers to extent maps |
-//! | 104 | | the name, extended attributes, and from the next multiple of four on the body |
-//!
-//! The body of a file is its content, or pointers to extent maps and behind them the log of its extents (12 bytes each). The body of a
-//! directory is 16 pointers to buckets or their indexes, and behind them the log of its entries (8 bytes each).
+//! A file's or a directory's inode, which is one page: docs/flashlight-format.md, "Inodes".
 
 use super::{NONE, Numbers};
 

@@ -1,41 +1,4 @@
-//! The checkpoint: three levels of pages, so that none is erased more often than data are.
-//!
-//! A *root* says where the second level is. It is the first page of one of the first eight blocks, which have nothing else. Each is written
-//! twice, in two blocks, with the same generation; where it is found twice, the one with the lower sequence number is known to be whole, as
-//! the other was begun behind it. The newest of those counts. Roots begin with a header of the seed 0:
-//!
-//! | byte | length | what |
-//! |---|---|---|
-//! | 20 | 8 | `FLASHLIT` |
-//! | 28 | 4 | version of the format: 1 |
-//! | 32 | 4 | data bytes of a page |
-//! | 36 | 4 | pages of a block |
-//! | 40 | 4 | blocks |
-//! | 44 | 16 | the volume's number |
-//! | 60 | 64 | its name, filled up with zeros |
-//! | 124 | 4 | the block with the second level |
-//! | 128 | 4 | generation |
-//!
-//! A page of the *second* level says at byte 20 which block has the leaves. The last page of each block counts. A *leaf*:
-//!
-//! | byte | length | what |
-//! |---|---|---|
-//! | 20 | 4 | flags: 1: nothing was written since |
-//! | 24 | 4 | the inode number that comes next |
-//! | 28 | 4 | inodes in use |
-//! | 32 | 4 | where the search for free blocks goes on |
-//! | 36 | 2 | blocks of the window |
-//! | 38 | 2 | part-used blocks |
-//! | 40 | 24 | reserved |
-//! | 64 | 12 each | of each of 8 logs: the block that is open, or [`NONE`]; the next page; how often it was erased |
-//! | 160 | 4 each | 16 places of the inode table's index |
-//! | 224 | 4 each | 64 places of the counts of live pages |
-//! | 480 | 12 each | 16 part-used blocks, as the logs |
-//! | 672 | 4 each | the window: up to 128 free blocks, which are used in this order |
-//!
-//! *Counts*: behind the header a byte for each block: its live pages, or 255 if it is bad. The *inode table* has 8 bytes behind the header
-//! for each inode: of a file the number of its directory and its key there; of a directory the page of its inode, and [`NONE`]; where
-//! there is no inode twice [`NONE`]. Its *index* (flag 1) has 4 bytes for each page of the table.
+//! The checkpoint: docs/flashlight-format.md, "Checkpoint".
 
 use super::header::HEADER;
 use super::{NONE, Numbers};

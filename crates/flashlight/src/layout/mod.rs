@@ -1,4 +1,4 @@
-//! What the bytes of a volume mean. All numbers are little-endian.
+//! What the bytes of a volume mean: docs/flashlight-format.md has the tables.
 
 pub(crate) mod bucket;
 pub(crate) mod extents;

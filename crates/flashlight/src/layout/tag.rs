@@ -1,11 +1,5 @@
-//! The 12 spare bytes beside a page that the file system uses: hints for cleaning and wear levelling, never needed to read a file.
-//!
-//! | byte | length | what |
-//! |---|---|---|
-//! | 0 | 4 | of a data page: the file's inode number; of a metadata page all bits are set |
-//! | 4 | 4 | of a data page: its place in the file, in pages |
-//! | 8 | 3 | how often the block was erased |
-//! | 11 | 1 | all the others, combined by exclusive or, and 0x5A: spare bytes may be read without error correction |
+//! The 12 spare bytes beside a page: docs/flashlight-format.md, "Spare bytes". They are hints for cleaning, recovery and levelling of wear, and
+//! never needed to read a file.
 
 use super::{NONE, Numbers};
 
