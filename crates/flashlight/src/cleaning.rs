@@ -17,7 +17,7 @@ use crate::volume::{BAD, FlashLight, KEPT, Log, Place, Source};
 /// Free blocks that an operation finds at least which makes room, beside those that only recovery uses.
 const TO_FREE: usize = 8;
 /// Free blocks that any other operation finds at least.
-const TO_CHANGE: usize = 20;
+pub(crate) const TO_CHANGE: usize = 20;
 /// Free blocks below which blocks are cleaned whatever it costs.
 const FEW: u32 = 48;
 /// Free blocks below which blocks are cleaned that gain half of themselves.
@@ -59,6 +59,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         }
         if self.worn.iter().any(|&block| block != NONE) {
             self.empty_worn()?;
+        }
+        if self.free >= FEW {
+            self.level()?;
         }
         if let Room::Grow(pages) = room
             && self.used_pages() + u64::from(pages) > self.capacity_pages()
@@ -187,7 +190,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     }
 
     /// Moves the live pages of a block. If fewer are found than were counted, the block stays as it is: it is never erased.
-    fn empty(&mut self, block: u32) -> Result<()> {
+    pub(crate) fn empty(&mut self, block: u32) -> Result<()> {
         let first = self.geometry.first_page(block);
         for page in first..first + self.geometry.pages_per_block {
             if self.memory.counts()[block as usize] == 0 {

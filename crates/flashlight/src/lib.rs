@@ -8,7 +8,7 @@
 //! | `directories`, `files`, `table` | the index: entries by key, extents, where inodes are |
 //! | `content` | what files contain |
 //! | `checkpoint`, `roots`, `mount`, `recovery` | what outlasts a power cut |
-//! | `cleaning` | blocks are emptied |
+//! | `cleaning`, `leveling` | blocks are emptied: for room, and where data lie that never change |
 //! | `check` | everything is walked through |
 //! | `operations`, `names` | what a caller sees |
 //!
@@ -32,6 +32,7 @@ mod directories;
 mod error;
 mod files;
 mod layout;
+mod leveling;
 mod memory;
 mod mount;
 mod names;

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::layout::leaf::{Head, State, WINDOW};
 use crate::layout::tag::TAG;
 use crate::layout::{NONE, Numbers};
+use crate::leveling::Leveling;
 use crate::memory::{Buffer, Bytes, DIRECTORIES, FILES, Memory};
 use crate::roots::Roots;
 
@@ -89,6 +90,8 @@ pub struct Counters {
     pub cleaned: u64,
     /// Pages that cleaning moved.
     pub moved: u64,
+    /// Blocks that were emptied because they had been erased seldom.
+    pub leveled: u64,
     /// Pages of data that were written, those that cleaning moved included.
     pub data: u64,
     /// Pages of metadata that were written, those that cleaning moved included.
@@ -136,6 +139,7 @@ pub struct FlashLight<M, D> {
     pub(crate) free: u32,
     /// Live pages and free blocks when cleaning was in vain.
     pub(crate) in_vain: (u64, u32),
+    pub(crate) leveling: Leveling,
     /// Pages of the files that were closed last, up to 255 each.
     pub(crate) recent: [u8; 8],
     pub(crate) uses: u32,
@@ -186,6 +190,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             stuck: [NONE; RETIRED],
             free: 0,
             in_vain: crate::cleaning::NEVER_IN_VAIN,
+            leveling: Leveling::default(),
             recent: [0; 8],
             uses: 0,
             stopped: false,
@@ -259,7 +264,11 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             }
             let erases = self.tag(self.geometry.first_page(block))?.map_or(0, |tag| tag.erases);
             match self.device.erase(block) {
-                Ok(()) => return Ok(Head { block, next: 0, erases: erases + 1 }),
+                Ok(()) => {
+                    self.state.erases += 1;
+                    self.leveling.opened += 1;
+                    return Ok(Head { block, next: 0, erases: erases + 1 });
+                }
                 Err(NandError::EraseFailed { .. }) => self.condemn(block)?,
                 Err(error) => return Err(self.stop(error)),
             }

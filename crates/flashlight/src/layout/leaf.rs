@@ -22,6 +22,7 @@ pub(crate) const WINDOW: usize = 128;
 
 const FLAGS: usize = 20;
 const CLEAN: u32 = 1;
+const ERASES_AT: usize = 40;
 const HEADS_AT: usize = 64;
 const TABLE_AT: usize = 160;
 const COUNTS_AT: usize = 224;
@@ -62,6 +63,8 @@ pub(crate) struct State {
     pub(crate) inodes: u32,
     /// Where the search for free blocks goes on.
     pub(crate) cursor: u32,
+    /// How often blocks were erased, all together.
+    pub(crate) erases: u64,
     pub(crate) heads: [Head; LOGS],
     /// The inode table's index.
     pub(crate) table: [u32; INDEXES],
@@ -77,6 +80,7 @@ impl State {
             next_serial: 0,
             inodes: 0,
             cursor: 0,
+            erases: 0,
             heads: [Head::CLOSED; LOGS],
             table: [NONE; INDEXES],
             counts: [NONE; COUNT_PAGES],
@@ -91,6 +95,7 @@ impl State {
         page.set_u32(24, self.next_serial);
         page.set_u32(28, self.inodes);
         page.set_u32(32, self.cursor);
+        page.set_u64(ERASES_AT, self.erases);
         let used = |list: &[u32]| list.iter().filter(|&&block| block != NONE).count() as u16;
         page.set_u16(36, used(&self.window));
         page.set_u16(38, self.remnants.iter().filter(|head| head.block != NONE).count() as u16);
@@ -113,6 +118,7 @@ impl State {
         state.next_serial = page.u32_at(24);
         state.inodes = page.u32_at(28);
         state.cursor = page.u32_at(32);
+        state.erases = page.u64_at(ERASES_AT);
         for (at, head) in state.heads.iter_mut().enumerate() {
             *head = Head::read(page, HEADS_AT + 12 * at);
         }
