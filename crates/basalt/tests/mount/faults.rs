@@ -130,7 +130,9 @@ fn a_volume_that_turned_read_only_says_so_once_and_still_answers() {
     wait_for("the mount", || volume.is_mounted());
     write_durably(&volume.path("first"), 1).unwrap();
     let failed = (0_u8..200).find_map(|number| write_durably(&volume.path(format!("n{number}")), number).err());
-    assert_eq!(failed.as_ref().and_then(Errno::from_io_error), Some(Errno::IO), "{failed:?}");
+    // The first to meet the device may be a checkpoint in the background: between two files that are durable it takes nothing from either.
+    let errno = failed.as_ref().and_then(Errno::from_io_error);
+    assert!(matches!(errno, Some(Errno::IO | Errno::ROFS)), "{failed:?}");
     for _ in 0..3 {
         assert!(write_durably(&volume.path("later"), 1).is_err());
         // What is known is answered, what is there is read.
