@@ -109,7 +109,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let page = volume.geometry.first_page(leaf) + volume.leaf.next - 1;
         let work = volume.memory.page(Buffer::Work);
         let checkpoint = work.u64_at(2) & 0xFFFF_FFFF_FFFF;
-        // Numbers go on behind all that there are.
+        // Each page from here on has a higher number than any on the chip.
         volume.sequence = checkpoint.max(said.sequence);
         let (state, clean) = State::read(work);
         if !state.is_sound(volume.geometry.blocks, volume.geometry.pages_per_block) {

@@ -117,8 +117,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     fn find_last(&mut self, since: &mut Since) -> Result<bool> {
         let (mut newest, mut highest) = ((NONE, since.sequence), self.sequence);
         let mut any = false;
-        let kept = KEPT.min(since.window.iter().filter(|&&block| block != NONE).count());
-        let scanned = since.window.iter().filter(|&&block| block != NONE).count() - kept;
+        let scanned = since.window.iter().filter(|&&block| block != NONE).count().saturating_sub(KEPT);
         let heads = since.heads;
         let window = since.window;
         let open = heads.iter().map(|head| (head.block, head.next));

@@ -79,7 +79,8 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let [first, _] = self.roots.newest.blocks;
         self.work = NONE;
         self.read_page(self.geometry.first_page(first), Buffer::Work)?;
-        let other = self.program_root(&self.roots.before.blocks.clone())?;
+        let before = self.roots.before.blocks;
+        let other = self.program_root(&before)?;
         self.roots.newest.blocks = [first, other];
         self.roots.before = Root::NONE;
         self.roots.shown = true;

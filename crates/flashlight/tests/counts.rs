@@ -106,6 +106,22 @@ fn random_overwriting_costs_about_four_pages_for_each() {
     assert!(pages <= 4.6, "{pages}");
 }
 
+/// An fsync writes one page beside the data; the directory above it is not written.
+#[test]
+fn an_fsync_programs_one_page_beside_the_data() {
+    let mut chip = Chip256::new();
+    let mut volume = FlashLight::mount(&mut chip.device, &mut chip.memory[..]).unwrap();
+    let file = volume.create(volume.root(), b"file", &new_file(0o644)).unwrap();
+    volume.write(file, 0, &[1; 64 << 10], NOW).unwrap();
+    volume.sync().unwrap();
+    for round in 0..20 {
+        let before = volume.device().device().counters().programs;
+        volume.write(file, 4096 * round, &[2; 4096], NOW).unwrap();
+        volume.sync_file(file).unwrap();
+        assert_eq!(volume.device().device().counters().programs - before, 3, "two of data, and an inode");
+    }
+}
+
 /// A mount behind an unmount reads little, however much there is; one behind a power cut reads what was written since a checkpoint.
 #[test]
 fn a_mount_reads_little() {

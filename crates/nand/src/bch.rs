@@ -236,7 +236,7 @@ impl<const T: usize> Bch<T> {
         Ok((result, degree))
     }
 
-    /// Chien: the bits of a codeword, counted from its first, at which the locator says that there is an error.
+    /// Chien: finds the wrong bits of a codeword. They are counted from its first bit.
     fn roots(locator: &[u16], bits: usize, places: &mut [usize]) -> Result<(), Uncorrectable> {
         let mut found = 0;
         for power in 0..bits {

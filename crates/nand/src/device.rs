@@ -136,7 +136,7 @@ pub fn check_page(geometry: &Geometry, page: u32, data: usize, spare: usize) -> 
     }
 }
 
-/// Checks that a page exists and that there is a whole page of data for it; `spare` may be empty.
+/// Checks that a page exists, and that `data` is a whole page; `spare` may be empty.
 pub fn check_program(geometry: &Geometry, page: u32, data: usize, spare: usize) -> Result<()> {
     check_page(geometry, page, data, spare)?;
     if data > 0 { Ok(()) } else { Err(NandError::Length { page, data: 0, spare: spare as u32 }) }
