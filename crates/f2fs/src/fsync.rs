@@ -285,20 +285,16 @@ impl Volume {
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use std::collections::BTreeSet;
-    use std::sync::Arc;
 
-    use basalt_device::MemoryDevice;
-    use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+    use basalt_segments::{Durable, Segment};
+    use basalt_vfs::FileSystem;
 
     use super::*;
-    use crate::clock::SystemClock;
     use crate::error::Error;
-    use crate::format::{FormatOptions, format};
     use crate::journal::translation::Translation;
-    use crate::layout::BLOCK_SIZE;
-    use crate::options::OpenOptions;
+    use crate::options::{Deltas, OpenOptions};
     use crate::recovery::scan::{Start, scan};
-    use basalt_segments::{Durable, Segment};
+    use crate::testing::{create, open, open_new, places, write};
 
     /// Room for the seal and one node of two: others took the last segments since the fsync made room.
     fn leave_two_blocks_to_the_chain(volume: &mut Volume) -> Vec<Segment> {
@@ -312,25 +308,18 @@ mod tests {
     /// Recovery writes nothing to the segments of what inodes that are their own seals vouch for: it may be cut off itself.
     #[test]
     fn the_chain_has_the_segments_of_all_that_inodes_vouch_for() {
-        const PAGES: usize = 400;
-        let device = Arc::new(MemoryDevice::new(64 << 20, 512));
-        let how = FormatOptions { discard_reads_zeros: true, journal_bytes: 0, ..FormatOptions::default() };
-        format(&*device, &how, &mut |_, _| ()).unwrap();
-        let fs = F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
-        let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
-        let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
+        const PAGES: u64 = 400;
+        let (device, fs) = open_new(64, 0, OpenOptions::default());
+        let ino = create(&fs, "file");
         let mut segments = BTreeSet::new();
         for round in 1..6 {
-            fs.write(ino, 0, &[round; PAGES * BLOCK_SIZE], false).unwrap();
+            write(&fs, ino, 0..PAGES, round);
             if round == 1 {
                 fs.sync().unwrap();
                 continue;
             }
             fs.sync_file(ino, false).unwrap();
-            let mut volume = fs.volume.lock();
-            let flexible = volume.geometry.flexible_inline_xattr();
-            let slots = volume.inode(Ino::new(ino as u32)).unwrap().addresses(flexible)[..PAGES].to_vec();
-            segments.extend(slots.into_iter().map(|slot| volume.geometry.segment_of(slot.into())));
+            segments.extend(places(&fs, ino, 0..PAGES).iter().map(|place| place.segment()));
         }
         let volume = fs.volume.lock();
         let (segment, offset) = volume.checkpoint.chain_start();
@@ -343,17 +332,12 @@ mod tests {
 
     #[test]
     fn a_node_that_got_its_place_gets_its_bytes_though_the_next_finds_none() {
-        let device = Arc::new(MemoryDevice::new(64 << 20, 512));
-        let options = FormatOptions { discard_reads_zeros: true, journal_bytes: 0, ..FormatOptions::default() };
-        format(&*device, &options, &mut |_, _| ()).unwrap();
-        let open = || F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
-        let fs = open();
-        let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
-        let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
-        fs.write(ino, 0, &vec![1; 6 << 20], false).unwrap();
+        let (device, fs) = open_new(64, 0, OpenOptions::default());
+        let ino = create(&fs, "file");
+        write(&fs, ino, 0..1536, 1);
         fs.sync().unwrap();
         for index in [0, 1000] {
-            fs.write(ino, index * 4096, &[2; 4096], false).unwrap();
+            write(&fs, ino, index..index + 1, 2);
         }
         let taken = leave_two_blocks_to_the_chain(&mut fs.volume.lock());
         let appended = fs.decide(|volume| volume.append_fsync(Ino::new(ino as u32), false, &fs.flushes));
@@ -365,11 +349,34 @@ mod tests {
         }
         assert!(fs.checkpoint_if(true, CheckpointCause::Interval).unwrap());
         drop(fs);
-        let fs = open();
+        let fs = open(&device, OpenOptions::default());
         for (index, byte) in [(0, 2), (1, 1), (1000, 2), (1200, 1)] {
             let mut bytes = [0; 4096];
             fs.read(ino, index * 4096, &mut bytes).unwrap();
             assert_eq!(bytes, [byte; 4096], "block {index}");
         }
+    }
+
+    /// Recovery reads what an fsync wrote, also once it has died: until the next checkpoint its places are written by nobody.
+    #[test]
+    fn what_an_fsync_made_durable_is_needed() {
+        let options = OpenOptions { delta: Deltas::Off, ..OpenOptions::default() };
+        let (_, fs) = open_new(128, 64 << 10, options);
+        let [ino, other] = ["file", "other"].map(|name| create(&fs, name));
+        write(&fs, ino, 0..2048, 1);
+        fs.sync().unwrap();
+        // Pages that the inode points to, and so many of direct nodes that no seal lists them: the fsync of the other file leaves them to a flush.
+        let pages = || (0..4).chain(1000..2000);
+        pages().for_each(|page| write(&fs, ino, page..page + 1, 2));
+        fs.volume.lock().write_back_all().unwrap();
+        write(&fs, other, 0..1, 2);
+        for ino in [other, ino] {
+            fs.sync_file(ino, false).unwrap();
+        }
+        assert_eq!(fs.statistics().checkpoints.total(), 1, "more than that of the sync");
+        let written: Vec<_> = pages().flat_map(|page| places(&fs, ino, page..page + 1)).collect();
+        let volume = fs.volume.lock();
+        let fresh = written.iter().filter(|place| volume.table.is_fresh(**place)).count();
+        assert_eq!(fresh, 0, "of {} blocks", written.len());
     }
 }

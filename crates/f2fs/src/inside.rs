@@ -109,3 +109,30 @@ mod tests {
         assert_eq!(run(&[5, 7]), None);
     }
 }
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests_of_files {
+    use basalt_vfs::FileSystem;
+
+    use super::*;
+    use crate::options::{Deltas, OpenOptions};
+    use crate::testing::{create, open_new, write};
+
+    /// Nodes of a file that left memory are in no seal, and its inode does not vouch for them.
+    #[test]
+    fn an_inode_is_no_seal_where_others_of_its_nodes_went_to_the_chain() {
+        let (_, fs) = open_new(64, 64 << 10, OpenOptions { delta: Deltas::Off, ..OpenOptions::default() });
+        let ino = create(&fs, "file");
+        write(&fs, ino, 0..8, 1);
+        fs.sync().unwrap();
+        write(&fs, ino, 0..1, 2);
+        fs.sync_file(ino, false).unwrap();
+        write(&fs, ino, 1..2, 3);
+        let mut volume = fs.volume.lock();
+        volume.write_back_all().unwrap();
+        let ino = Ino::new(ino as u32);
+        assert!(volume.run_inside(ino).unwrap().is_some());
+        volume.checkpoint.since_mut().note_unmarked(ino);
+        assert!(volume.run_inside(ino).unwrap().is_none());
+    }
+}

@@ -138,6 +138,8 @@ mod since;
 mod statistics;
 mod submission;
 mod sync;
+#[cfg(all(test, not(feature = "shuttle")))]
+mod testing;
 mod trim;
 pub mod tune;
 mod unsealed;

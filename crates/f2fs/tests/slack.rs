@@ -4,14 +4,14 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
+use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RecordingDevice, RequestKind};
 use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::checkpoint::choose::choose_pack;
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::{Clock, F2fs, Geometry, OpenOptions, Reclaim, SystemClock};
 use basalt_segments::Segment;
 use basalt_segments::cleaning::KeepFree;
-use basalt_segments::slack::{DeviceClass, DeviceTimes};
+use basalt_segments::slack::{DeviceClass, DeviceTimes, FlashPage};
 use basalt_testkit::rng::Rng;
 use basalt_vfs::{Caller, FileKind, FileSystem, InodeNumber, NewNode};
 
@@ -345,4 +345,42 @@ fn slack_is_made_ready_while_the_volume_is_idle() {
         filled.expect_content();
         filled.expect_recovered();
     }
+}
+
+/// A flash page that is programmed while the power goes takes along what it held. So behind opening every log, the chain's too, begins at a page.
+#[test]
+fn no_log_goes_on_within_a_flash_page_behind_opening() {
+    const PAGE: u64 = 16 << 10;
+    let (mut met, flash_page) = (0, FlashPage::of_bytes(PAGE as u32).unwrap());
+    for files in 1..=8_u64 {
+        let device = Arc::new(RecordingDevice::new(MemoryDevice::new(64 << 20, 512), false));
+        format(&*device, &FormatOptions::default(), &mut |_, _| {}).unwrap();
+        let main = u64::from(Geometry::read(&*device).unwrap().0.main) * BLOCK;
+        let use_volume = |options: OpenOptions| {
+            let options = OpenOptions { background_cleaning: false, ..options };
+            let fs = F2fs::open(device.clone(), options, Arc::new(SystemClock)).unwrap();
+            device.take();
+            for number in 0..files {
+                let name = format!("file {number}");
+                let made = fs.create(fs.root(), name.as_bytes(), &FILE, &Caller::default()).map(|made| made.ino);
+                let ino = made.or_else(|_| fs.lookup(fs.root(), name.as_bytes()).map(|found| found.ino)).unwrap();
+                fs.write(ino, 0, &[1; 8192], false).unwrap();
+                fs.sync_file(ino, false).unwrap();
+            }
+            let written = device.take();
+            fs.close().unwrap();
+            written
+        };
+        use_volume(OpenOptions::default());
+        let mut ends = Vec::new();
+        for request in use_volume(OpenOptions { flash_page, ..OpenOptions::default() }) {
+            if request.kind == RequestKind::Write && request.offset >= main {
+                let begins = request.offset.is_multiple_of(PAGE) || ends.contains(&request.offset);
+                assert!(begins, "{files} files: {} bytes at {} of a page", request.length, request.offset % PAGE);
+                ends.push(request.offset + request.length);
+                met += 1;
+            }
+        }
+    }
+    assert!(met > 50, "{met} writes");
 }

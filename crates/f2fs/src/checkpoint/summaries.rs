@@ -231,6 +231,24 @@ mod tests {
         assert!(offset > 0 && owners(&summaries) == owners(&before));
     }
 
+    /// In slack, a log's blocks lie anywhere in its segment, those of other times among them.
+    #[test]
+    fn a_node_log_in_slack_has_the_owners_of_its_whole_segment() {
+        let device = MemoryDevice::new(80 << 20, 512);
+        format(&device, &FormatOptions::default(), &mut |_, _| ()).unwrap();
+        let geometry = Geometry::read(&device).unwrap().0;
+        let mut pack = choose_pack(&device, &geometry).unwrap().0;
+        pack.raw.ckpt_flags.set((pack.raw.flags() - CheckpointFlags::UMOUNT).bits());
+        let (segment, ..) = log_position(&pack, SegmentKind::HotNode);
+        let mut node = vec![0; BLOCK_SIZE];
+        RawNode::mut_from_bytes(&mut node).unwrap().footer.nid = 77.into();
+        device.write_at(u64::from(geometry.in_segment(segment, 400)) * BLOCK_SIZE as u64, &node).unwrap();
+        let owner = |pack: &Pack| read_node_summaries(&device, pack, &geometry).unwrap()[0].entries[400].nid.get();
+        assert_eq!(owner(&pack), 0, "a log that appends has written nothing there");
+        pack.raw.alloc_type[SegmentKind::HotNode.index()] = 1;
+        assert_eq!(owner(&pack), 77);
+    }
+
     #[test]
     fn journals_are_read_where_compact_summaries_take_two_blocks() {
         let device = MemoryDevice::new(80 << 20, 512);

@@ -231,3 +231,38 @@ pub(crate) fn orphan_blocks(orphans: &[Ino]) -> Vec<u8> {
     }
     bytes
 }
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use basalt_segments::SegmentState;
+    use basalt_vfs::FileSystem;
+
+    use super::*;
+    use crate::options::OpenOptions;
+    use crate::testing::{create, open_new, places, write};
+
+    /// What dies while a checkpoint is on its way is in that checkpoint.
+    #[test]
+    fn a_checkpoint_frees_what_was_dead_when_it_was_taken_and_no_more() {
+        for journal_bytes in [0, 64 << 10] {
+            let (_, fs) = open_new(64, journal_bytes, OpenOptions::default());
+            let ino = create(&fs, "file");
+            write(&fs, ino, 0..2048, 1);
+            fs.sync().unwrap();
+            let segments = places(&fs, ino, 512..1536).into_iter().map(|place| place.segment());
+            let mut segments: Vec<Segment> = segments.collect();
+            segments.dedup();
+            segments.retain(|segment| fs.with_volume(|volume| volume.table.live(*segment) == 512));
+            assert!(!segments.is_empty());
+            fs.volume.lock().checkpoint.since_mut().note_change();
+            let prepared = fs.volume.lock().prepare_checkpoint(false).unwrap();
+            fs.unlink(fs.root(), b"file").unwrap();
+            fs.forget(ino, 1);
+            let mut volume = fs.volume.lock();
+            volume.finish_checkpoint(&prepared, Durable::without_device());
+            for segment in segments {
+                assert_eq!(volume.table.state(segment), SegmentState::Prefree, "{segment}");
+            }
+        }
+    }
+}

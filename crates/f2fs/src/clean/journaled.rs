@@ -96,3 +96,46 @@ impl Volume {
         Ok(())
     }
 }
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use basalt_vfs::FileSystem;
+
+    use super::*;
+    use crate::options::OpenOptions;
+    use crate::testing::{create, open_new, places, write};
+
+    /// What a checkpoint refers to is needed until the next, wherever it is moved to, alive or dead.
+    #[test]
+    fn what_is_moved_is_needed_as_it_was() {
+        let (_, fs) = open_new(64, 64 << 10, OpenOptions::default());
+        let ino = create(&fs, "file");
+        write(&fs, ino, 0..1024, 1);
+        fs.sync().unwrap();
+        let before = places(&fs, ino, 0..1024);
+        for run in (0..1024).step_by(4) {
+            write(&fs, ino, run..run + 2, 2);
+        }
+        fs.volume.lock().write_back_all().unwrap();
+        let mut volume = fs.volume.lock();
+        let full = |segment| before.iter().filter(|place| place.segment() == segment).count() == 512;
+        let segment = before.iter().map(|place| place.segment()).find(|segment| full(*segment)).unwrap();
+        let section = volume.table.section_of(segment);
+        volume.clean_section(section, CleaningCause::Background).unwrap();
+        let (mut live, mut dead) = (0, 0);
+        for place in before.iter().filter(|place| place.segment() == segment) {
+            let old = volume.geometry.address_of(*place);
+            let new = volume.journal.place_of(old);
+            assert_ne!(new, old, "it stayed where it was");
+            let new = volume.geometry.main_block(new);
+            if volume.table.is_live(new) {
+                live += 1;
+                assert!(!volume.table.is_fresh(new), "it would be forgotten once it dies");
+            } else {
+                dead += 1;
+                assert!(volume.table.is_pre_invalid(new), "its place would be written");
+            }
+        }
+        assert_eq!((live, dead), (256, 256));
+    }
+}

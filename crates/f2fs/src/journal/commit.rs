@@ -213,3 +213,81 @@ impl Volume {
         self.cleaner.note_freed(&sections);
     }
 }
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use basalt_vfs::FileSystem;
+
+    use super::*;
+    use crate::options::OpenOptions;
+    use crate::testing::{create, open_new, write};
+
+    const CAUSE: CleaningCause = CleaningCause::Background;
+
+    /// A volume with a commit on its way that frees segments, and a file of which no segment is moved. The commit waits for a flush.
+    fn committing() -> F2fs {
+        let (_, fs) =
+            open_new(64, 64 << 10, OpenOptions { pre_invalid_bytes: Some(32 << 20), ..OpenOptions::default() });
+        let ino = create(&fs, "file");
+        write(&fs, ino, 0..2048, 1);
+        fs.sync().unwrap();
+        for run in (0..1536).step_by(4) {
+            write(&fs, ino, run..run + 3, 2);
+        }
+        fs.sync().unwrap();
+        assert!(fs.clean_on_request(2).unwrap().0 > 0, "nothing was emptied");
+        let _turn = fs.take_turn();
+        assert!(fs.commit_by_journal(CAUSE, false).unwrap());
+        assert!(fs.with_volume(|volume| volume.journal.awaited_flush().is_some()), "nothing waits");
+        drop(_turn);
+        fs
+    }
+
+    /// What became needless after the commit was written may wait in memory still: it would be written over what a log puts there.
+    #[test]
+    fn a_commit_frees_what_was_emptied_when_it_was_written_and_no_more() {
+        let fs = committing();
+        let before = fs.with_volume(|volume| volume.table.prefree());
+        let other = create(&fs, "other");
+        write(&fs, other, 0..1024, 3);
+        {
+            let mut volume = fs.volume.lock();
+            volume.write_back_all().unwrap();
+        }
+        fs.unlink(fs.root(), b"other").unwrap();
+        fs.forget(other, 1);
+        let later: Vec<Segment> = {
+            let volume = fs.volume.lock();
+            let is_later = |segment: &Segment| !before.contains(segment) && volume.table.is_unneeded(*segment, 0);
+            volume.table.prefree().into_iter().filter(is_later).collect()
+        };
+        assert!(!later.is_empty(), "no segment has died wholly since");
+        fs.flush().unwrap();
+        fs.finish_flushed_commit().unwrap();
+        let left = fs.with_volume(|volume| volume.table.prefree());
+        assert!(before.iter().any(|segment| !left.contains(segment)), "the commit has freed nothing");
+        assert!(later.iter().all(|segment| left.contains(segment)), "{later:?} of {left:?}");
+    }
+
+    /// Somebody reads a block that cleaning has moved: its place must not be written until he has.
+    #[test]
+    fn a_commit_frees_nothing_while_somebody_reads() {
+        let fs = committing();
+        fs.flush().unwrap();
+        thread::scope(|scope| {
+            let reading = fs.reuse.read();
+            let before = fs.with_volume(|volume| volume.table.free_segments());
+            let commit = scope.spawn(|| fs.finish_flushed_commit());
+            // Whoever is slow here may miss a mistake, and reports none.
+            thread::sleep(Duration::from_millis(300));
+            assert!(!commit.is_finished());
+            assert_eq!(fs.with_volume(|volume| volume.table.free_segments()), before);
+            drop(reading);
+            commit.join().unwrap().unwrap();
+            assert!(fs.with_volume(|volume| volume.table.free_segments()) > before);
+        });
+    }
+}

@@ -132,3 +132,29 @@ pub fn renew(device: &dyn BlockDevice, geometry: &Geometry, copy: u64) -> Result
     device.flush()?;
     Ok(read_copy(device, copy).is_ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use basalt_device::{MemoryDevice, RecordingDevice, RequestKind};
+
+    use super::*;
+    use crate::format::{FormatOptions, format};
+
+    /// Whatever a power cut tears, one copy of the superblock is whole.
+    #[test]
+    fn no_copy_is_written_while_the_other_is_not_durable() {
+        let memory = MemoryDevice::new(64 << 20, 512);
+        format(&memory, &FormatOptions::default(), &mut |_, _| ()).unwrap();
+        let geometry = Geometry::read(&memory).unwrap().0;
+        let device = RecordingDevice::new(memory, false);
+        for work in [
+            |device: &_, geometry: &_| set(device, geometry, false),
+            |device: &_, geometry: &_| clear(device, geometry),
+        ] {
+            work(&device as &dyn BlockDevice, &geometry).unwrap();
+            let done: Vec<RequestKind> = device.take().iter().map(|request| request.kind).collect();
+            let done: Vec<RequestKind> = done.into_iter().filter(|kind| *kind != RequestKind::Read).collect();
+            assert_eq!(done, [RequestKind::Write, RequestKind::Flush, RequestKind::Write, RequestKind::Flush]);
+        }
+    }
+}

@@ -76,3 +76,18 @@ impl Volume {
         }
     }
 }
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use crate::options::OpenOptions;
+    use crate::testing::open_new;
+
+    /// Each of the six logs goes on in another segment; what recovery writes takes more.
+    #[test]
+    fn recovery_needs_a_segment_for_each_log_and_those_of_its_nodes() {
+        let (_, fs) = open_new(64, 64 << 10, OpenOptions::default());
+        let volume = fs.volume.lock();
+        let nodes = |pointing| volume.recovery_segments(pointing);
+        assert_eq!([0, 1, 512, 513].map(nodes), [6, 7, 7, 8]);
+    }
+}

@@ -338,26 +338,20 @@ impl Volume {
 
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
-    use std::sync::Arc;
-
-    use basalt_device::MemoryDevice;
-    use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+    use basalt_segments::slack::FlashPage;
+    use basalt_vfs::FileSystem;
 
     use super::*;
-    use crate::clock::SystemClock;
-    use crate::format::{FormatOptions, format};
-    use crate::lock::F2fs;
+    use crate::layout::Nid;
     use crate::options::OpenOptions;
+    use crate::testing::{create, open, open_new, write};
 
     /// A log that was found in slack: a checkpoint records it there where it could not have another segment, and nothing is written to it.
     #[test]
     fn a_log_rests_in_slack_where_no_segment_is_free() {
-        let device = Arc::new(MemoryDevice::new(64 << 20, 512));
-        format(&*device, &FormatOptions::default(), &mut |_, _| ()).unwrap();
-        let fs = F2fs::open(device, OpenOptions::default(), Arc::new(SystemClock)).unwrap();
-        let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
-        let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
-        fs.write(ino, 0, &vec![1; 20 * BLOCK_SIZE], false).unwrap();
+        let (_, fs) = open_new(64, 64 << 10, OpenOptions::default());
+        let ino = create(&fs, "file");
+        write(&fs, ino, 0..20, 1);
         fs.sync().unwrap();
         let volume = &mut *fs.volume.lock();
         let log = LogId::of(SegmentKind::WarmData);
@@ -376,5 +370,23 @@ mod tests {
         volume.prepare_logs().unwrap();
         let active = &volume.logs[log];
         assert!(active.segment != segment && active.slack.is_none() && !active.rests);
+    }
+
+    /// Blocks without an owner make a checkpoint look damaged.
+    #[test]
+    fn what_a_log_leaves_of_a_page_has_an_owner() {
+        let (device, fs) = open_new(64, 0, OpenOptions::default());
+        let ino = create(&fs, "file");
+        write(&fs, ino, 0..6, 1);
+        fs.close().unwrap();
+        let fs =
+            open(&device, OpenOptions { flash_page: FlashPage::of_bytes(16 << 10).unwrap(), ..OpenOptions::default() });
+        write(&fs, ino, 6..7, 2);
+        let mut volume = fs.volume.lock();
+        volume.write_back_all().unwrap();
+        let active = &volume.logs[LogId::of(SegmentKind::WarmData)];
+        assert_eq!(active.offset, 9, "two blocks were left");
+        let owners: Vec<Nid> = active.summary.entries[..9].iter().map(RawSummary::nid).collect();
+        assert_eq!(owners, [Nid::new(ino as u32); 9]);
     }
 }

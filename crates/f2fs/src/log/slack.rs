@@ -391,36 +391,24 @@ impl Volume {
 
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
-    use std::sync::Arc;
-
-    use basalt_device::MemoryDevice;
-    use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
-
     use basalt_segments::cleaning::KeepFree;
-    use basalt_segments::slack::FlashPage;
+    use basalt_segments::slack::{DeviceClass, FlashPage};
+    use basalt_vfs::FileSystem;
 
     use super::*;
-    use crate::clock::SystemClock;
-    use crate::format::{FormatOptions, format};
     use crate::layout::BLOCK_SIZE;
     use crate::lock::F2fs;
     use crate::options::OpenOptions;
+    use crate::testing::{create, open_new, places, write};
 
     #[test]
     fn where_emptying_becomes_better_nothing_stays_reserved() {
-        const RUN: usize = 64 * BLOCK_SIZE;
-        let device = Arc::new(MemoryDevice::new(64 << 20, 512));
-        let how = FormatOptions { discard_reads_zeros: true, journal_bytes: 0, ..FormatOptions::default() };
-        format(&*device, &how, &mut |_, _| ()).unwrap();
-        let options = OpenOptions { reclaim: Reclaim::Partial, background_cleaning: false, ..OpenOptions::default() };
-        let fs = F2fs::open(device, options, Arc::new(SystemClock)).unwrap();
-        let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
-        let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
-        // Every other run of several segments dies.
-        let write = |run: u64| _ = fs.write(ino, run * RUN as u64, &[run as u8; RUN], false).unwrap();
-        (0..48).for_each(write);
+        let (_, fs) = open_new(64, 0, OpenOptions { reclaim: Reclaim::Partial, ..OpenOptions::default() });
+        let ino = create(&fs, "file");
+        write(&fs, ino, 0..48 * 64, 1);
         fs.sync().unwrap();
-        (0..48).step_by(2).for_each(write);
+        // Every other run of several segments dies.
+        (0..48).step_by(2).for_each(|run| write(&fs, ino, run * 64..(run + 1) * 64, 2));
         fs.sync().unwrap();
         let mut volume = fs.volume.lock();
         let quiet = Quiet::while_locked();
@@ -437,18 +425,9 @@ mod tests {
 
     /// A volume that lacks free segments, and in so many of its segments so many dead blocks that the last checkpoint needs.
     fn held(segments: u64, blocks: usize) -> F2fs {
-        let device = Arc::new(MemoryDevice::new(128 << 20, 512));
-        let how = FormatOptions { discard_reads_zeros: true, journal_bytes: 0, ..FormatOptions::default() };
-        format(&*device, &how, &mut |_, _| ()).unwrap();
-        let options = OpenOptions {
-            reclaim: Reclaim::Partial,
-            background_cleaning: false,
-            keep_free: KeepFree::Reserve,
-            ..OpenOptions::default()
-        };
-        let fs = F2fs::open(device, options, Arc::new(SystemClock)).unwrap();
-        let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
-        let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
+        let options = OpenOptions { reclaim: Reclaim::Partial, keep_free: KeepFree::Reserve, ..OpenOptions::default() };
+        let (_, fs) = open_new(128, 0, options);
+        let ino = create(&fs, "file");
         let segment = vec![1; BLOCKS_PER_SEGMENT as usize * BLOCK_SIZE];
         let wants_slack = || {
             let mut volume = fs.volume.lock();
@@ -485,15 +464,10 @@ mod tests {
     /// Dead blocks of a page that is used in part are no slack, and need no owner: seals have none, nor has what was never written.
     #[test]
     fn the_slack_of_a_segment_that_a_log_left_within_a_page_is_filled() {
-        let device = Arc::new(MemoryDevice::new(64 << 20, 512));
-        format(&*device, &FormatOptions { journal_bytes: 0, ..FormatOptions::default() }, &mut |_, _| ()).unwrap();
         let flash_page = FlashPage::of_bytes(16 << 10).unwrap();
-        let options =
-            OpenOptions { reclaim: Reclaim::Slack, background_cleaning: false, flash_page, ..OpenOptions::default() };
-        let fs = F2fs::open(device, options, Arc::new(SystemClock)).unwrap();
-        let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
-        let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
-        fs.write(ino, 0, &[1; 6 * BLOCK_SIZE], false).unwrap();
+        let (_, fs) = open_new(64, 0, OpenOptions { reclaim: Reclaim::Slack, flash_page, ..OpenOptions::default() });
+        let ino = create(&fs, "file");
+        write(&fs, ino, 0..6, 1);
         fs.sync().unwrap();
         let log = LogId::of(SegmentKind::WarmData);
         let segment = {
@@ -503,11 +477,58 @@ mod tests {
             volume.logs[log].segment
         };
         // All but two blocks die.
-        fs.write(ino, 0, &[2; 4 * BLOCK_SIZE], false).unwrap();
+        write(&fs, ino, 0..4, 2);
         fs.sync().unwrap();
         let mut volume = fs.volume.lock();
         let slack = volume.table.reserve_slack(segment, &Quiet::while_locked()).unwrap();
         assert_eq!(slack.places().collect::<Vec<_>>(), (0..4).chain(8..BLOCKS_PER_SEGMENT).collect::<Vec<_>>());
         volume.read_owners(&slack, SegmentKind::WarmData).unwrap();
+    }
+
+    /// A volume with a segment of data of which every other run of 64 blocks is dead, and needed by nobody.
+    fn with_holes() -> (F2fs, Segment) {
+        let (_, fs) = open_new(64, 0, OpenOptions { reclaim: Reclaim::Slack, ..OpenOptions::default() });
+        let ino = create(&fs, "file");
+        write(&fs, ino, 0..2048, 1);
+        fs.sync().unwrap();
+        let segment = places(&fs, ino, 1024..1025)[0].segment();
+        for run in (0..2048).step_by(128) {
+            write(&fs, ino, run..run + 64, 2);
+        }
+        fs.sync().unwrap();
+        (fs, segment)
+    }
+
+    /// Between the search and the promise a segment may have been freed, and taken by a log of the other sort.
+    #[test]
+    fn slack_of_the_other_sort_is_not_reserved() {
+        let (fs, segment) = with_holes();
+        let mut volume = fs.volume.lock();
+        let (times, quiet) = (DeviceClass::Sd.device_times(), Quiet::while_locked());
+        assert!(volume.reserve_slack([Vec::new(), vec![segment]], &times, &quiet).unwrap());
+        assert!(volume.slack.take(true).is_none() && volume.slack.take(false).is_none());
+        assert!(volume.reserve_slack([vec![segment], Vec::new()], &times, &quiet).unwrap());
+        assert_eq!(volume.slack.take(false).map(|slack| slack.segment()), Some(segment));
+    }
+
+    /// A seal that lists a place in slack would tell the wrong bytes of it.
+    #[test]
+    fn no_seal_lists_what_lies_in_slack_that_was_made_ready() {
+        let (fs, segment) = with_holes();
+        let mut volume = fs.volume.lock();
+        let promise = volume.table.reserve(segment).unwrap();
+        let as_it_is = SlackPlan { islands: Vec::new(), gained: 64, time: 0 };
+        volume.slack.batch = Some(SlackBatch::new(vec![(promise, as_it_is)], 0));
+        let places = volume.table.dead_places(segment);
+        let dead = places.next_from(0);
+        let live = volume.table.live_blocks(segment).next().unwrap();
+        let addresses = [dead, live].map(|offset| volume.geometry.in_segment(segment, offset));
+        for address in addresses {
+            volume.checkpoint.since_mut().note_unsealed(address, &[0; BLOCK_SIZE], None);
+        }
+        volume.hand_out_batch(&Quiet::while_locked());
+        assert!(volume.slack.batch.is_none() && volume.slack.take(false).is_some());
+        let listed = volume.checkpoint.since_mut().take_unsealed();
+        assert_eq!(listed.iter().map(|one| one.sealed.address).collect::<Vec<_>>(), addresses[1..]);
     }
 }

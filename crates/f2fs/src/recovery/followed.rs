@@ -449,3 +449,15 @@ fn segment_of(geometry: &Geometry, address: Address) -> Range<Address> {
     let first = address - geometry.offset_in_segment(address);
     first..first + BLOCKS_PER_SEGMENT
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Followers;
+
+    #[test]
+    fn a_seal_that_knows_no_more_durable_than_was_found_proves_no_damage() {
+        let found = Followers { durable: Some(3), ..Followers::default() };
+        assert_eq!([2, 3, 4].map(|blocks| found.prove_durable(blocks)), [true, false, false]);
+        assert!(!Followers::default().prove_durable(0));
+    }
+}
