@@ -270,7 +270,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
                 Ok(true)
             }
             Area::Bucket => self.move_bucket(owner, header.which, page),
-            Area::ExtentMap => self.move_map(owner, header.which, page),
+            area @ (Area::ExtentMap | Area::ExtentLog) => self.move_index(area, owner, header.which, page),
             Area::Table if header.flags == INDEX => {
                 let Some(place) = self.state.table.iter().position(|&index| index == page) else { return Ok(false) };
                 let new = self.append(Log::Table, Buffer::Work, Area::Table, INDEX, 0, place as u32)?;

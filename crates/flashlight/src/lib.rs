@@ -5,11 +5,12 @@
 //! |---|---|
 //! | `layout` | what the bytes of a volume mean |
 //! | `volume`, `pages` | logs, and how pages come to the chip and back |
-//! | `directories`, `files`, `table` | the index: entries by key, extents, where inodes are |
+//! | `directories`, `files`, `places`, `table` | the index: entries by key, extents, where inodes are |
 //! | `content` | what files contain |
 //! | `checkpoint`, `roots`, `mount`, `recovery` | what outlasts a power cut |
 //! | `cleaning`, `leveling` | blocks are emptied: for room, and where data lie that never change |
 //! | `check` | everything is walked through |
+//! | `shape` | a volume in an image is told, and how the chip is cut into pages and blocks |
 //! | `operations`, `names` | what a caller sees |
 //!
 //! A directory leads to a file's inode by its place on the chip, and to a directory's by its number (*hybrid indexing*, section 3.2 of the
@@ -38,8 +39,10 @@ mod mount;
 mod names;
 mod operations;
 mod pages;
+mod places;
 mod recovery;
 mod roots;
+mod shape;
 mod table;
 mod volume;
 
@@ -49,4 +52,5 @@ pub use layout::inode::Time;
 pub use memory::{Bytes, memory_bytes};
 pub use mount::FormatOptions;
 pub use operations::{Attributes, Change, InodeNumber, Listed, NewInode, Usage};
+pub use shape::{SHAPE_BYTES, find_shape};
 pub use volume::{Counters, FlashLight, Identity};

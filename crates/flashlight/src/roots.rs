@@ -8,7 +8,7 @@ use basalt_nand::{NandDevice, NandError};
 
 use crate::error::{Error, Result};
 use crate::layout::header::{Area, Header};
-use crate::layout::leaf::{MAGIC, ROOT_BLOCKS, ROOT_GENERATION, ROOT_SECOND, VERSION};
+use crate::layout::leaf::{MAGIC, MAGIC_AT, ROOT_BLOCKS, ROOT_GENERATION, ROOT_SECOND, SHAPE_AT, VERSION};
 use crate::layout::tag::Tag;
 use crate::layout::{NONE, Numbers};
 use crate::memory::{Buffer, Bytes};
@@ -58,11 +58,11 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let (second, identity, geometry) = (self.second.block, self.identity, self.geometry);
         let work = self.work_mut();
         work.fill(0);
-        work[20..28].copy_from_slice(MAGIC);
+        work[MAGIC_AT..MAGIC_AT + MAGIC.len()].copy_from_slice(MAGIC);
         work.set_u32(28, VERSION);
-        work.set_u32(32, geometry.page_bytes);
-        work.set_u32(36, geometry.pages_per_block);
-        work.set_u32(40, geometry.blocks);
+        work.set_u32(SHAPE_AT, geometry.page_bytes);
+        work.set_u32(SHAPE_AT + 4, geometry.pages_per_block);
+        work.set_u32(SHAPE_AT + 8, geometry.blocks);
         work[44..60].copy_from_slice(&identity.uuid);
         work[60..124].copy_from_slice(&identity.label);
         work.set_u32(ROOT_SECOND, second);
@@ -143,7 +143,7 @@ pub(crate) fn find<D: NandDevice>(device: &mut D, work: &mut [u8]) -> Result<[Op
             if work.u32_at(28) != VERSION {
                 return Err(Error::Unsupported("the volume is of a later version of the format"));
             }
-            let shape = [work.u32_at(32), work.u32_at(36), work.u32_at(40)];
+            let shape = [0, 4, 8].map(|at| work.u32_at(SHAPE_AT + at));
             if shape != [geometry.page_bytes, geometry.pages_per_block, geometry.blocks] {
                 return Err(Error::Unsupported("the volume was made on a chip of another shape"));
             }
@@ -192,5 +192,5 @@ fn root_at<D: NandDevice>(device: &mut D, page: u32, work: &mut [u8]) -> Result<
         Err(error) => return Err(error.into()),
     }
     let header = Header::of(work, 0).filter(|header| header.area == Area::Root);
-    Ok(header.filter(|_| &work[20..28] == MAGIC))
+    Ok(header.filter(|_| &work[MAGIC_AT..MAGIC_AT + MAGIC.len()] == MAGIC))
 }

@@ -8,6 +8,7 @@ use crate::layout::tag::TAG;
 use crate::layout::{NONE, Numbers};
 use crate::leveling::Leveling;
 use crate::memory::{Buffer, Bytes, DIRECTORIES, FILES, Memory};
+use crate::places::Gap;
 use crate::roots::Roots;
 
 /// Of a bad block, in place of its live pages.
@@ -120,6 +121,7 @@ pub struct FlashLight<M, D> {
     pub(crate) directories: [DirectorySlot; DIRECTORIES],
     pub(crate) files: [FileSlot; FILES],
     pub(crate) table: TableSlot,
+    pub(crate) gap: Gap,
     /// The metadata page that the work page holds, or [`NONE`].
     pub(crate) work: u32,
     /// Metadata pages since the checkpoint.
@@ -180,6 +182,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             directories: [directory; DIRECTORIES],
             files: [file; FILES],
             table: TableSlot { number: NONE, dirty: false },
+            gap: Gap::NONE,
             work: NONE,
             since: 0,
             clean: false,
@@ -216,6 +219,16 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// The shape of the chip.
     pub fn geometry(&self) -> Geometry {
         self.geometry
+    }
+
+    /// Whether the last session ended with [`unmount`](FlashLight::unmount), and nothing was changed since.
+    pub fn is_clean(&self) -> bool {
+        self.clean
+    }
+
+    /// How often blocks were erased, all together.
+    pub fn erases(&self) -> u64 {
+        self.state.erases
     }
 
     /// Whether an error of the chip has stopped all changes.
@@ -265,6 +278,8 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             let erases = self.tag(self.geometry.first_page(block))?.map_or(0, |tag| tag.erases);
             match self.device.erase(block) {
                 Ok(()) => {
+                    // Its pages may come again.
+                    self.gap = Gap::NONE;
                     self.state.erases += 1;
                     self.leveling.opened += 1;
                     return Ok(Head { block, next: 0, erases: erases + 1 });

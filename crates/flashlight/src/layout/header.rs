@@ -35,6 +35,8 @@ pub(crate) enum Area {
     FileInode = 8,
     /// Places of a file that its inode has no room for.
     ExtentMap = 9,
+    /// Extents of a region of a file, which are not in its maps yet.
+    ExtentLog = 10,
 }
 
 impl Area {
@@ -49,6 +51,7 @@ impl Area {
             Area::Bucket,
             Area::FileInode,
             Area::ExtentMap,
+            Area::ExtentLog,
         ];
         all.into_iter().find(|&area| area as u8 == number)
     }

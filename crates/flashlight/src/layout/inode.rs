@@ -36,6 +36,8 @@ pub(crate) const ENTRY: usize = 8;
 pub(crate) const EXTENT: usize = 12;
 /// Extent maps that a file can have.
 pub(crate) const MOST_MAPS: usize = 1024;
+/// Extent maps that share the extent log of a region.
+pub(crate) const MAPS_PER_REGION: usize = 16;
 /// Bytes of the longest name.
 pub(crate) const MOST_NAME: usize = 255;
 
@@ -63,6 +65,11 @@ impl Time {
     }
 }
 
+/// Pointers of a file with so many extent maps: to them, and, where they are more than one region has, to the extent logs of the regions.
+pub(crate) const fn pointers(maps: usize) -> usize {
+    if maps > MAPS_PER_REGION { maps + maps.div_ceil(MAPS_PER_REGION) } else { maps }
+}
+
 /// An inode in a page.
 pub(crate) trait Inode {
     /// Makes the page an inode without content.
@@ -76,6 +83,14 @@ pub(crate) trait Inode {
     fn count(&self) -> usize;
     fn set_count(&mut self, count: usize);
     fn maps(&self) -> usize;
+    /// Where an extent map is, or [`NONE`]. Behind the last one come the extent logs of the regions.
+    fn map(&self, which: usize) -> u32;
+    fn set_map(&mut self, which: usize, page: u32);
+    /// How many regions with an extent log the maps are in: none, where there are few.
+    fn regions(&self) -> usize;
+    /// Where the extent log of a region is, or [`NONE`]: also if there are no regions.
+    fn region(&self, which: usize) -> u32;
+    fn set_region(&mut self, which: usize, page: u32);
     /// Where the body begins.
     fn body(&self) -> usize;
     /// Where the log begins, of extents or of entries.
@@ -136,12 +151,32 @@ impl Inode for [u8] {
         self.u16_at(MAPS).into()
     }
 
+    fn map(&self, which: usize) -> u32 {
+        self.u32_at(self.body() + 4 * which)
+    }
+
+    fn set_map(&mut self, which: usize, page: u32) {
+        self.set_u32(self.body() + 4 * which, page);
+    }
+
+    fn regions(&self) -> usize {
+        pointers(self.maps()) - self.maps()
+    }
+
+    fn region(&self, which: usize) -> u32 {
+        if which < self.regions() { self.map(self.maps() + which) } else { NONE }
+    }
+
+    fn set_region(&mut self, which: usize, page: u32) {
+        self.set_map(self.maps() + which, page);
+    }
+
     fn body(&self) -> usize {
         (NAME + usize::from(self.u16_at(NAME_LENGTH)) + usize::from(self.u16_at(XATTR_LENGTH))).next_multiple_of(4)
     }
 
     fn log(&self) -> usize {
-        self.body() + if self.is_directory() { 4 * SLOTS } else { 4 * self.maps() }
+        self.body() + if self.is_directory() { 4 * SLOTS } else { 4 * pointers(self.maps()) }
     }
 
     fn body_length(&self) -> usize {

@@ -4,7 +4,10 @@ use super::header::HEADER;
 use super::{NONE, Numbers};
 
 pub(crate) const MAGIC: &[u8; 8] = b"FLASHLIT";
+pub(crate) const MAGIC_AT: usize = 20;
 pub(crate) const VERSION: u32 = 1;
+/// Bytes of a page, pages of a block, and blocks.
+pub(crate) const SHAPE_AT: usize = 32;
 /// The root's place of the second level.
 pub(crate) const ROOT_SECOND: usize = 124;
 pub(crate) const ROOT_GENERATION: usize = 128;
