@@ -5,6 +5,18 @@ use basalt_vfs::{Counters, Engine, Identity, Live, SegmentStates, Usage, Written
 
 use crate::{FlashFs, Inner};
 
+/// The label of a volume; bytes that are no UTF-8 are replaced.
+pub fn label_text(identity: &basalt_flashlight::Identity) -> String {
+    let label: Vec<u8> = identity.label.into_iter().take_while(|&byte| byte != 0).collect();
+    String::from_utf8_lossy(&label).into_owned()
+}
+
+/// The UUID of a volume, as people write it.
+pub fn uuid_text(identity: &basalt_flashlight::Identity) -> String {
+    let digits: String = identity.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+}
+
 impl<D: NandDevice + Send> Inner<D> {
     fn counters(&self) -> Counters {
         let counted = self.volume.counters();
@@ -31,18 +43,16 @@ impl<D: NandDevice + Send> Inner<D> {
 impl<D: NandDevice + Send> Engine for FlashFs<D> {
     fn identity(&self) -> Identity {
         let found = self.inner.lock().volume.identity();
-        let label: Vec<u8> = found.label.into_iter().take_while(|&byte| byte != 0).collect();
-        let digits: String = found.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-        let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
-        Identity { label: String::from_utf8_lossy(&label).into_owned(), uuid: parts.join("-") }
+        Identity { label: label_text(&found), uuid: uuid_text(&found) }
     }
 
     fn is_writable(&self) -> bool {
-        !self.inner.lock().volume.is_stopped()
+        !self.read_only && !self.inner.lock().volume.is_stopped()
     }
 
     fn warnings(&self) -> Vec<String> {
-        Vec::new()
+        let recovered = "not unmounted cleanly: the last checkpoint counts, and what was fsynced since";
+        if self.recovered { vec![recovered.to_owned()] } else { Vec::new() }
     }
 
     fn counters(&self) -> Counters {
@@ -67,6 +77,7 @@ impl<D: NandDevice + Send> Engine for FlashFs<D> {
                 dirty: u64::from(geometry.blocks).saturating_sub(free + u64::from(usage.bad_blocks)),
                 ..SegmentStates::default()
             },
+            read_only: self.read_only || inner.volume.is_stopped(),
             failed: inner.volume.is_stopped().then(|| "the chip has failed".to_owned()),
             ..Live::default()
         };

@@ -83,6 +83,19 @@ impl<D: NandDevice + Send> Inner<D> {
         Ok(attributes)
     }
 
+    /// Everything outlasts a power cut.
+    fn sync(&mut self) -> Result<()> {
+        self.volume.sync().map_err(error)?;
+        self.flush()?;
+        self.changed = false;
+        Ok(())
+    }
+
+    /// What was written outlasts a power cut, also where the chip is a file.
+    fn flush(&mut self) -> Result<()> {
+        self.volume.device().flush().map_err(|failed| error(failed.into()))
+    }
+
     fn is_held(&self, number: Number) -> bool {
         self.references.contains_key(&number.0)
     }
@@ -134,6 +147,9 @@ impl<D: NandDevice + Send> FlashFs<D> {
 
     /// Changes something under the lock.
     fn change<R>(&self, change: impl FnOnce(&mut Inner<D>, Time) -> Result<R>) -> Result<R> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
         let now = self.now();
         self.look(|inner| {
             inner.changed = true;
@@ -386,15 +402,14 @@ impl<D: NandDevice + Send> FileSystem for FlashFs<D> {
     }
 
     fn sync_file(&self, ino: InodeNumber, _: bool) -> Result<()> {
-        self.look(|inner| inner.volume.sync_file(number(ino)?).map_err(error))
+        self.look(|inner| {
+            inner.volume.sync_file(number(ino)?).map_err(error)?;
+            inner.flush()
+        })
     }
 
     fn sync(&self) -> Result<()> {
-        self.look(|inner| {
-            inner.volume.sync().map_err(error)?;
-            inner.changed = false;
-            Ok(())
-        })
+        self.look(Inner::sync)
     }
 
     fn stat_fs(&self) -> Result<StatFs> {
@@ -460,8 +475,8 @@ impl<D: NandDevice + Send> FileSystem for FlashFs<D> {
     fn tick(&self, _: Time) -> Background {
         let mut inner = self.inner.lock();
         // What fails here is told by the next change: the volume is stopped.
-        if inner.changed && !inner.closed && inner.volume.sync().is_ok() {
-            inner.changed = false;
+        if inner.changed && !inner.closed {
+            let _ = inner.sync();
         }
         Background { next: INTERVAL }
     }
@@ -473,6 +488,7 @@ impl<D: NandDevice + Send> FileSystem for FlashFs<D> {
         }
         inner.closed = true;
         inner.references.clear();
-        inner.volume.close().map_err(error)
+        inner.volume.close().map_err(error)?;
+        inner.flush()
     }
 }

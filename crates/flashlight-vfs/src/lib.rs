@@ -20,6 +20,8 @@ use basalt_nand::NandDevice;
 use basalt_vfs::{Error, Time};
 use parking_lot::Mutex;
 
+pub use engine::{label_text, uuid_text};
+
 /// Says what time it is.
 pub type Clock = Box<dyn Fn() -> Time + Send + Sync>;
 
@@ -29,6 +31,9 @@ pub struct FlashFs<D> {
     clock: Clock,
     /// The kernel keeps the times of files while they are written.
     times_are_callers: AtomicBool,
+    read_only: bool,
+    /// It was not unmounted the last time.
+    recovered: bool,
 }
 
 struct Inner<D> {
@@ -43,8 +48,20 @@ struct Inner<D> {
 impl<D: NandDevice + Send> FlashFs<D> {
     /// A volume that is mounted.
     pub fn new(volume: FlashLight<Vec<u8>, D>, clock: Clock) -> FlashFs<D> {
+        let recovered = !volume.is_clean();
         let inner = Inner { volume, references: HashMap::new(), changed: false, closed: false };
-        FlashFs { inner: Mutex::new(inner), clock, times_are_callers: AtomicBool::new(false) }
+        FlashFs {
+            inner: Mutex::new(inner),
+            clock,
+            times_are_callers: AtomicBool::new(false),
+            read_only: false,
+            recovered,
+        }
+    }
+
+    /// A volume that is only looked at: every change is refused. Mounting may have written to the chip.
+    pub fn read_only(volume: FlashLight<Vec<u8>, D>, clock: Clock) -> FlashFs<D> {
+        FlashFs { read_only: true, ..FlashFs::new(volume, clock) }
     }
 
     /// What the chip and the volume are asked under the lock: for what the interface does not have.

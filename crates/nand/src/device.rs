@@ -121,6 +121,11 @@ pub trait NandDevice {
     /// Marks a block bad, for ever. It cannot fail for wear: where the chip does not take the mark, the device remembers it some other
     /// way, or says [`NandError::ProgramFailed`] and whoever asks must remember.
     fn mark_bad(&mut self, block: u32) -> Result<()>;
+
+    /// Waits until what was done outlasts a power cut, where it does not by itself: a chip that is a file. Others need not do anything.
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Checks that a page exists and that buffers fit; either may be empty.
@@ -177,6 +182,10 @@ impl<D: NandDevice + ?Sized> NandDevice for &mut D {
 
     fn mark_bad(&mut self, block: u32) -> Result<()> {
         (**self).mark_bad(block)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        (**self).flush()
     }
 }
 

@@ -133,4 +133,89 @@ impl<D: NandDevice, const T: usize> NandDevice for Ecc<D, T> {
     fn mark_bad(&mut self, block: u32) -> Result<()> {
         self.device.mark_bad(block)
     }
+
+    fn flush(&mut self) -> Result<()> {
+        self.device.flush()
+    }
+}
+
+/// A chip behind the stronger of two codes that its spare bytes have room for. The shape of the chip alone decides, so whoever opens it again
+/// corrects it the same way.
+#[derive(Debug)]
+pub enum Corrected<D> {
+    /// Eight flipped bits of each 512 bytes: 13 bytes of parity.
+    Eight(Ecc<D, 8>),
+    /// Four: 7 bytes of parity.
+    Four(Ecc<D, 4>),
+}
+
+/// Has the code that is there do something.
+macro_rules! either {
+    ($corrected:expr, $ecc:ident => $what:expr) => {
+        match $corrected {
+            Corrected::Eight($ecc) => $what,
+            Corrected::Four($ecc) => $what,
+        }
+    };
+}
+
+/// Spare bytes that a code leaves at least: what FlashLight says of a page of data.
+const LEFT: u32 = 12;
+
+impl<D: NandDevice> Corrected<D> {
+    /// Corrects what `device` reads. Errors: the chip has too few spare bytes for either code beside 12 that are left, or too many.
+    pub fn new(device: D) -> core::result::Result<Corrected<D>, EccError> {
+        let chip = device.geometry();
+        let parity = chip.page_bytes / SECTOR as u32 * Bch::<8>::PARITY_BYTES as u32;
+        if chip.spare_bytes >= MARKER as u32 + parity + LEFT {
+            return Ecc::new(device).map(Corrected::Eight);
+        }
+        let weaker = Ecc::new(device)?;
+        match weaker.geometry().spare_bytes {
+            LEFT.. => Ok(Corrected::Four(weaker)),
+            left => Err(EccError::NoRoom {
+                spare: chip.spare_bytes,
+                parity: chip.spare_bytes - left - MARKER as u32 + LEFT,
+            }),
+        }
+    }
+
+    /// The chip itself.
+    pub fn device(&mut self) -> &mut D {
+        either!(self, ecc => ecc.device())
+    }
+}
+
+impl<D: NandDevice> NandDevice for Corrected<D> {
+    fn geometry(&self) -> Geometry {
+        either!(self, ecc => ecc.geometry())
+    }
+
+    fn correctable(&self) -> u32 {
+        either!(self, ecc => ecc.correctable())
+    }
+
+    fn read(&mut self, page: u32, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus> {
+        either!(self, ecc => ecc.read(page, data, spare))
+    }
+
+    fn program(&mut self, page: u32, data: &[u8], spare: &[u8]) -> Result<()> {
+        either!(self, ecc => ecc.program(page, data, spare))
+    }
+
+    fn erase(&mut self, block: u32) -> Result<()> {
+        either!(self, ecc => ecc.erase(block))
+    }
+
+    fn is_bad(&mut self, block: u32) -> Result<bool> {
+        either!(self, ecc => ecc.is_bad(block))
+    }
+
+    fn mark_bad(&mut self, block: u32) -> Result<()> {
+        either!(self, ecc => ecc.mark_bad(block))
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        either!(self, ecc => ecc.flush())
+    }
 }

@@ -73,6 +73,11 @@ impl Geometry {
         self.block_bytes() * self.blocks as u64
     }
 
+    /// Data and spare bytes of the chip: the length of an image of it.
+    pub const fn raw_bytes(&self) -> u64 {
+        self.raw_page_bytes() as u64 * self.pages() as u64
+    }
+
     /// Data and spare bytes of a page.
     pub const fn raw_page_bytes(&self) -> u32 {
         self.page_bytes + self.spare_bytes

@@ -6,6 +6,7 @@
 //! | [`device`] | the [`NandDevice`] trait and its errors: the only thing an engine sees |
 //! | [`bch`] | BCH codes over GF(2¹³): they correct 1 to 9 flipped bits of about 1,000 bytes |
 //! | [`ecc`] | a chip without error correction, corrected in software |
+//! | [`presets`] | chips that there are, by name |
 //! | [`chip`] | a chip in memory or in a file, which refuses what real ones do not bear, wears out, and loses power (feature `std`) |
 //!
 //! A *page* is what is read and programmed at once, with its *spare* bytes. A *block* is what is erased at once: an erase block. Pages
@@ -26,10 +27,11 @@ pub mod chip;
 pub mod device;
 pub mod ecc;
 pub mod geometry;
+pub mod presets;
 
 pub use bch::{Bch, Uncorrectable};
 #[cfg(feature = "std")]
 pub use chip::{Chip, ChipOptions};
 pub use device::{NandDevice, NandError, ReadStatus, Result, Rule, check_block, check_page, check_program, is_erased};
-pub use ecc::{Ecc, EccError};
+pub use ecc::{Corrected, Ecc, EccError};
 pub use geometry::{Geometry, GeometryError};

@@ -1,7 +1,7 @@
 //! The chip refuses what real ones do not bear, and fails as they do.
 
 use basalt_nand::chip::{Failures, Flips};
-use basalt_nand::{Chip, ChipOptions, Ecc, EccError, Geometry, NandDevice, NandError, ReadStatus, Rule};
+use basalt_nand::{Chip, ChipOptions, Corrected, Ecc, EccError, Geometry, NandDevice, NandError, ReadStatus, Rule};
 use basalt_random::Rng;
 
 const PAGE: usize = 2048;
@@ -117,7 +117,18 @@ fn a_file_is_the_chip_again() {
     assert!(Chip::create(&path, options).is_err(), "there is a file");
     let other = ChipOptions::new(Geometry::new(2048, 128, 8, 16).unwrap());
     let said = Chip::open(&path, other).unwrap_err().to_string();
-    assert!(said.contains("has 270336 bytes, and a chip of this geometry 278528"), "{said}");
+    assert!(said.contains("270336 bytes, where a chip of this geometry has 278528"), "{said}");
+
+    program(&mut again, good[1] * 8 + 1).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let mut beside = Chip::beside(Box::new(std::fs::File::open(&path).unwrap()), options).unwrap();
+    assert!(holds(&mut beside, good[1] * 8 + 1));
+    beside.erase(good[1]).unwrap();
+    program(&mut beside, good[1] * 8 + 5).unwrap();
+    assert!(!holds(&mut beside, good[1] * 8 + 1) && holds(&mut beside, good[1] * 8 + 5));
+    assert!(holds(&mut beside.snapshot().unwrap(), good[1] * 8 + 5));
+    beside.flush().unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), before, "the file stays as it is");
 }
 
 #[test]
@@ -276,4 +287,20 @@ fn the_same_seed_gives_the_same_chip() {
     };
     assert_eq!(run(6), run(6));
     assert_ne!(run(6), run(7));
+}
+
+/// The shape of a chip decides how it is corrected: whoever opens it again must come to the same.
+#[test]
+fn the_stronger_code_is_taken_where_the_spare_bytes_have_room_for_it() {
+    let chip = |spare| Chip::new(ChipOptions::new(Geometry::new(2048, spare, 8, 1).unwrap()));
+    for (spare, bits, left) in [(64, 4, 34), (65, 4, 35), (66, 8, 12), (128, 8, 74), (42, 4, 12)] {
+        let mut device = Corrected::new(chip(spare)).unwrap();
+        assert_eq!((device.correctable(), device.geometry().spare_bytes), (bits, left), "{spare} spare bytes");
+        device.program(0, &[7; 2048], &vec![9; left as usize]).unwrap();
+        let (mut data, mut beside) = ([0; 2048], vec![0; left as usize]);
+        assert_eq!(device.read(0, &mut data, &mut beside), Ok(ReadStatus::Clean));
+        assert!(data == [7; 2048] && beside == vec![9; left as usize]);
+    }
+    let few = Corrected::new(chip(41)).unwrap_err();
+    assert_eq!(few, EccError::NoRoom { spare: 41, parity: 40 });
 }

@@ -10,6 +10,7 @@ mod flips;
 mod power;
 mod store;
 
+use std::fs::File;
 use std::path::Path;
 
 use basalt_random::Rng;
@@ -20,6 +21,7 @@ use block::Block;
 pub use failures::Failures;
 pub use flips::Flips;
 use power::{Found, Unstable};
+pub use store::Backing;
 use store::Store;
 
 /// What a chip is like.
@@ -102,15 +104,34 @@ impl Chip {
     }
 
     /// A new chip in a new file: pages one after the other, each with its spare bytes behind it, as `nanddump --oob` writes them.
+    /// Errors: there is such a file, or it cannot be made or written.
     pub fn create(path: &Path, options: ChipOptions) -> std::io::Result<Chip> {
-        let store = Store::create(path, options.geometry)?;
+        let file = File::options().read(true).write(true).create_new(true).open(path)?;
+        file.set_len(options.geometry.raw_bytes())?;
+        let mut store = Store::open(Box::new(file), options.geometry, true)?;
+        (0..options.geometry.blocks).try_for_each(|block| store.erase(block)).map_err(std::io::Error::other)?;
         Chip::fresh(options, store).map_err(std::io::Error::other)
     }
 
     /// The chip in a file that [`create`](Chip::create) made, or any dump of that geometry. Wear is not in it: blocks begin with no erase.
     /// Errors: the file cannot be opened, or has another length.
     pub fn open(path: &Path, options: ChipOptions) -> std::io::Result<Chip> {
-        let mut chip = Chip::with(options, Store::open(path, options.geometry)?);
+        let file = File::options().read(true).write(true).open(path)?;
+        Chip::on(Box::new(file), options)
+    }
+
+    /// As [`open`](Chip::open), in what stands for a file.
+    pub fn on(backing: Box<dyn Backing>, options: ChipOptions) -> std::io::Result<Chip> {
+        Chip::found(options, Store::open(backing, options.geometry, true)?)
+    }
+
+    /// As [`on`](Chip::on), but what is done to the chip stays in memory: the file is only read.
+    pub fn beside(backing: Box<dyn Backing>, options: ChipOptions) -> std::io::Result<Chip> {
+        Chip::found(options, Store::open(backing, options.geometry, false)?)
+    }
+
+    fn found(options: ChipOptions, store: Store) -> std::io::Result<Chip> {
+        let mut chip = Chip::with(options, store);
         for block in 0..options.geometry.blocks {
             chip.blocks[block as usize] = Block::found(&mut chip.store, &options.geometry, block)?;
         }
@@ -367,5 +388,10 @@ impl NandDevice for Chip {
         check_block(&self.options.geometry, block)?;
         self.unstable.check_power()?;
         self.note_bad(block)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.unstable.check_power()?;
+        self.store.flush()
     }
 }

@@ -1,14 +1,47 @@
 //! Where the bits of a chip are: in memory, or in a file.
 
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::Geometry;
 use crate::device::{NandError, Result};
+
+/// Bytes that outlast the process: a file, or what stands for one.
+pub trait Backing: Debug + Send {
+    /// How many there are.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Reads bytes from `offset` on.
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
+
+    /// Writes bytes from `offset` on.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Waits until all that was written outlasts a power cut.
+    fn flush(&self) -> io::Result<()>;
+}
+
+impl Backing for File {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.read_exact_at(bytes, offset)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
 
 /// Raw pages, each with its spare bytes behind it.
 #[derive(Debug)]
@@ -21,7 +54,10 @@ pub(super) struct Store {
 enum Place {
     /// Pages that are not erased.
     Memory(HashMap<u32, Arc<[u8]>>),
-    File(File),
+    /// A file.
+    Backed(Box<dyn Backing>),
+    /// A file that stays as it is, and the pages that have changed: `None` if one is erased.
+    Aside(Box<dyn Backing>, HashMap<u32, Option<Arc<[u8]>>>),
 }
 
 impl Store {
@@ -29,31 +65,22 @@ impl Store {
         Store { geometry, place: Place::Memory(HashMap::new()) }
     }
 
-    pub(super) fn create(path: &Path, geometry: Geometry) -> io::Result<Store> {
-        let file = File::options().read(true).write(true).create_new(true).open(path)?;
-        let mut store = Store { geometry, place: Place::File(file) };
-        for block in 0..geometry.blocks {
-            store.erase(block).map_err(io::Error::other)?;
-        }
-        Ok(store)
-    }
-
-    pub(super) fn open(path: &Path, geometry: Geometry) -> io::Result<Store> {
-        let file = File::options().read(true).write(true).open(path)?;
-        let (found, wanted) =
-            (file.metadata()?.len(), u64::from(geometry.pages()) * u64::from(geometry.raw_page_bytes()));
+    /// The bits in a file. Errors: it has another length than all pages with their spare bytes.
+    pub(super) fn open(backing: Box<dyn Backing>, geometry: Geometry, keeps_changes: bool) -> io::Result<Store> {
+        let (found, wanted) = (backing.size()?, geometry.raw_bytes());
         if found != wanted {
-            let said = format!("{}: has {found} bytes, and a chip of this geometry {wanted}", path.display());
+            let said = format!("{found} bytes, where a chip of this geometry has {wanted} with its spare bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidData, said));
         }
-        Ok(Store { geometry, place: Place::File(file) })
+        let place = if keeps_changes { Place::Backed(backing) } else { Place::Aside(backing, HashMap::new()) };
+        Ok(Store { geometry, place })
     }
 
     /// The same bits in memory.
     pub(super) fn snapshot(&self) -> Result<Store> {
         let pages = match &self.place {
             Place::Memory(pages) => pages.clone(),
-            Place::File(_) => {
+            Place::Backed(_) | Place::Aside(..) => {
                 let mut pages = HashMap::new();
                 for page in 0..self.geometry.pages() {
                     let bytes = self.read(page)?;
@@ -75,8 +102,13 @@ impl Store {
                     bytes.copy_from_slice(found);
                 }
             }
-            Place::File(file) => {
-                file.read_exact_at(&mut bytes, self.offset(page)).map_err(|error| failed(page, &error))?
+            Place::Aside(backing, changed) => match changed.get(&page) {
+                Some(Some(found)) => bytes.copy_from_slice(found),
+                Some(None) => {}
+                None => backing.read_at(self.offset(page), &mut bytes).map_err(|error| failed(page, &error))?,
+            },
+            Place::Backed(backing) => {
+                backing.read_at(self.offset(page), &mut bytes).map_err(|error| failed(page, &error))?;
             }
         }
         Ok(bytes)
@@ -85,28 +117,33 @@ impl Store {
     pub(super) fn write(&mut self, page: u32, bytes: &[u8]) -> Result<()> {
         let offset = self.offset(page);
         match &mut self.place {
-            Place::Memory(pages) => {
-                pages.insert(page, bytes.into());
-                Ok(())
-            }
-            Place::File(file) => file.write_all_at(bytes, offset).map_err(|error| failed(page, &error)),
+            Place::Memory(pages) => _ = pages.insert(page, bytes.into()),
+            Place::Aside(_, changed) => _ = changed.insert(page, Some(bytes.into())),
+            Place::Backed(backing) => backing.write_at(offset, bytes).map_err(|error| failed(page, &error))?,
         }
+        Ok(())
     }
 
     pub(super) fn erase(&mut self, block: u32) -> Result<()> {
         let first = self.geometry.first_page(block);
+        let pages_of_block = first..first + self.geometry.pages_per_block;
         let offset = self.offset(first);
         match &mut self.place {
-            Place::Memory(pages) => {
-                for page in first..first + self.geometry.pages_per_block {
-                    pages.remove(&page);
-                }
-                Ok(())
-            }
-            Place::File(file) => {
+            Place::Memory(pages) => pages_of_block.for_each(|page| _ = pages.remove(&page)),
+            Place::Aside(_, changed) => pages_of_block.for_each(|page| _ = changed.insert(page, None)),
+            Place::Backed(backing) => {
                 let length = self.geometry.raw_page_bytes() * self.geometry.pages_per_block;
-                file.write_all_at(&vec![0xFF; length as usize], offset).map_err(|error| failed(first, &error))
+                backing.write_at(offset, &vec![0xFF; length as usize]).map_err(|error| failed(first, &error))?;
             }
+        }
+        Ok(())
+    }
+
+    /// What was written outlasts a power cut.
+    pub(super) fn flush(&self) -> Result<()> {
+        match &self.place {
+            Place::Memory(_) | Place::Aside(..) => Ok(()),
+            Place::Backed(backing) => backing.flush().map_err(|error| failed(0, &error)),
         }
     }
 
