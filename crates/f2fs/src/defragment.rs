@@ -17,6 +17,7 @@ use crate::layout::inode::{InlineFlags, RawInodeFlags};
 use crate::layout::{BLOCK_SIZE, FileBlock, Ino};
 use crate::lock::F2fs;
 use crate::node::inode;
+use crate::statistics::{CheckpointCause, CleaningCause};
 use crate::volume::Volume;
 
 /// Blocks of a file that are looked at in one go.
@@ -98,6 +99,10 @@ impl F2fs {
             if let Some(written) = self.rewrite(ino, blocks)? {
                 self.keep_recoverable()?;
                 return Ok(written);
+            }
+            // What a commit makes free may be enough.
+            if self.with_volume(|volume| volume.table.prefree_sections() > 0) {
+                self.checkpoint_if(true, CheckpointCause::Cleaning(CleaningCause::Background))?;
             }
         }
         Err(basalt_vfs::Error::NoSpace.into())

@@ -57,8 +57,12 @@ impl F2fs {
 
     /// Hands out what is ready, and reserves the slack of these segments, of data and of nodes; unless a checkpoint is under way, or emptying
     /// segments is the better way. Whether there is more of it now.
-    fn publish_slack(&self, found: [Vec<Segment>; 2]) -> Result<bool> {
-        let Some(_turn) = self.try_turn() else { return Ok(false) };
+    pub(crate) fn publish_slack(&self, found: [Vec<Segment>; 2]) -> Result<bool> {
+        let Some(_turn) = self.try_turn() else {
+            // Not with each change until the turn is free: a search goes through the whole table.
+            self.volume.lock().postpone_slack_search();
+            return Ok(false);
+        };
         // Whoever reads has found its blocks live, and is done once this is held.
         let _reuse = self.reuse.write();
         let mut volume = self.volume.lock();

@@ -10,7 +10,7 @@ use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::inode::InlineFlags;
 use basalt_f2fs::{F2fs, OpenOptions, Reclaim, SystemClock};
 use basalt_segments::placement;
-use basalt_segments::slack::DeviceTimes;
+use basalt_segments::slack::{DeviceClass, DeviceTimes};
 use basalt_testkit::rng::Rng;
 use basalt_vfs::{
     Caller, Error, Extents, FallocateMode, FileKind, FileSystem, InodeNumber, NewNode, Seek, SetAttributes,
@@ -373,6 +373,32 @@ fn expect_cleaned_for_it(reclaim: Reclaim) {
     files.iter().for_each(|(ino, content)| expect_content(&fs, *ino, content));
     fs.close().unwrap();
     expect_files(&device, &files);
+}
+
+/// What has died is free behind a checkpoint alone: one is taken before there is said to be no room. Where logs fill slack, free segments run short
+/// early.
+#[test]
+fn a_checkpoint_makes_room_where_logs_fill_slack() {
+    for reclaim in [Reclaim::Slack, Reclaim::Partial] {
+        let device = formatted(128, 0);
+        let times = DeviceClass::Sd.device_times();
+        let options =
+            OpenOptions { background_cleaning: false, reclaim, times, cache_bytes: 4 << 20, ..OpenOptions::default() };
+        let fs = open(&device, options);
+        let blocks = fs.stat_fs().unwrap().available as usize / 2 * 55 / 100;
+        let files = interleaved(&fs, blocks);
+        // Whole segments die, and wait for a checkpoint.
+        let extra = create(&fs, "extra");
+        let room = fs.stat_fs().unwrap().available * 9 / 10;
+        (0..room / 256).for_each(|at| _ = fs.write(extra, at << 20, &vec![1; 1 << 20], false).unwrap());
+        fs.sync().unwrap();
+        fs.unlink(fs.root(), b"extra").unwrap();
+        fs.forget(extra, 1);
+        files.iter().for_each(|(ino, _)| assert!(defragment(&fs, *ino).unwrap() > 0, "{reclaim:?}"));
+        files.iter().for_each(|(ino, content)| expect_content(&fs, *ino, content));
+        fs.close().unwrap();
+        expect_files(&device, &files);
+    }
 }
 
 /// One block cannot be read: its neighbourhood stays, the rest is put in sequence, and the volume goes on.

@@ -245,3 +245,47 @@ mod tests {
         assert_eq!(near_each_other(&[], GAP).count(), 0);
     }
 }
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests_of_moves {
+    use basalt_device::BlockDevice;
+    use basalt_segments::{LogId, SegmentKind};
+    use basalt_vfs::FileSystem;
+
+    use super::*;
+    use crate::options::OpenOptions;
+    use crate::testing::{create, open_new, places, write};
+
+    /// A block that waits to be written is moved as it is in memory: the device has something else there.
+    #[test]
+    fn the_last_block_of_a_segment_is_moved_as_it_waits() {
+        let (device, fs) = open_new(64, 64 << 10, OpenOptions::default());
+        let ino = create(&fs, "file");
+        write(&fs, ino, 0..511, 1);
+        fs.sync().unwrap();
+        let first = places(&fs, ino, 0..1)[0];
+        // To the end of the segment, one block in a run of its own.
+        let last = {
+            write(&fs, ino, 511..1024, 2);
+            fs.volume.lock().write_back_all().unwrap();
+            let all = places(&fs, ino, 0..1024);
+            all.into_iter()
+                .filter(|place| place.segment() == first.segment())
+                .max_by_key(|place| place.offset())
+                .unwrap()
+        };
+        let at = (0..1024).find(|&index| places(&fs, ino, index..index + 1)[0] == last).unwrap();
+        fs.sync().unwrap();
+        let volume = &mut *fs.volume.lock();
+        let address = volume.geometry.address_of(last);
+        let log = LogId::of(SegmentKind::HotData).index();
+        volume.writer.append(&*volume.device, log, address, &[9; BLOCK_SIZE]).unwrap();
+        device.write_at(u64::from(address) * BLOCK_SIZE as u64, &[7; BLOCK_SIZE]).unwrap();
+        let section = volume.table.section_of(last.segment());
+        volume.clean_section(section, CleaningCause::Background).unwrap();
+        let new =
+            volume.address(crate::layout::Ino::new(ino as u32), crate::layout::FileBlock::new(at as u32)).unwrap();
+        assert_ne!(new, address);
+        assert_eq!(volume.read_block(new).unwrap().0, [9; BLOCK_SIZE]);
+    }
+}

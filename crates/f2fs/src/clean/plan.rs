@@ -51,13 +51,18 @@ impl F2fs {
         let (mut sections, mut blocks) = (0, 0);
         while sections < most {
             let _one = self.cleaning.lock();
-            if !self.volume.lock().plan_on_request() {
-                break;
-            }
+            let avoided = {
+                let mut volume = self.volume.lock();
+                if !volume.plan_on_request() {
+                    break;
+                }
+                volume.cleaner.avoided()
+            };
             while let Some(moved) = self.follow_plan(CleaningCause::Background, REQUESTED_STEP)? {
                 blocks += moved.blocks;
                 if moved.ends_section {
-                    sections += 1;
+                    // One with a block that cannot be read was not emptied; the next plan leaves it out.
+                    sections += u32::from(self.with_volume(|volume| volume.cleaner.avoided()) == avoided);
                     break;
                 }
             }

@@ -219,11 +219,12 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
+    use basalt_segments::SegmentState;
     use basalt_vfs::FileSystem;
 
     use super::*;
     use crate::options::OpenOptions;
-    use crate::testing::{create, open_new, write};
+    use crate::testing::{create, open_new, places, write};
 
     const CAUSE: CleaningCause = CleaningCause::Background;
 
@@ -270,6 +271,58 @@ mod tests {
         let left = fs.with_volume(|volume| volume.table.prefree());
         assert!(before.iter().any(|segment| !left.contains(segment)), "the commit has freed nothing");
         assert!(later.iter().all(|segment| left.contains(segment)), "{later:?} of {left:?}");
+    }
+
+    /// Of a segment a part was moved, and the rest has died since: the checkpoint needs that rest where it is.
+    #[test]
+    fn a_commit_frees_no_segment_whose_rest_the_checkpoint_needs() {
+        let (_, fs) =
+            open_new(128, 64 << 10, OpenOptions { pre_invalid_bytes: Some(32 << 20), ..OpenOptions::default() });
+        let ino = create(&fs, "file");
+        write(&fs, ino, 0..4096 - 512, 1);
+        fs.sync().unwrap();
+        let before = places(&fs, ino, 0..4096 - 512);
+        let is_whole = |at: &usize| (*at..at + 512).all(|index| before[index].segment() == before[*at].segment());
+        let whole: Vec<usize> = (0..4096 - 1024).filter(is_whole).collect();
+        let first = whole[0];
+        let segment = before[first].segment();
+        {
+            let mut volume = fs.volume.lock();
+            let section = volume.table.section_of(segment);
+            assert_eq!(volume.clean_part(section, 0, 300, CAUSE).unwrap().moved, 300);
+            // What makes a commit worth it.
+            for other in &whole[1..3] {
+                let section = volume.table.section_of(before[*other].segment());
+                volume.clean_section(section, CAUSE).unwrap();
+            }
+        }
+        write(&fs, ino, first as u64 + 300..first as u64 + 512, 2);
+        fs.volume.lock().write_back_all().unwrap();
+        let _turn = fs.take_turn();
+        assert!(fs.commit_by_journal(CAUSE, true).unwrap());
+        let volume = fs.volume.lock();
+        assert_eq!((volume.table.state(segment), volume.table.pre_invalid(segment)), (SegmentState::Prefree, 212));
+    }
+
+    /// Logs may have been in segments that a commit frees, so recovery has to know of it, also where nothing was moved.
+    #[test]
+    fn a_commit_without_a_move_is_in_the_journal() {
+        let (device, fs) =
+            open_new(64, 64 << 10, OpenOptions { pre_invalid_bytes: Some(32 << 20), ..OpenOptions::default() });
+        let ino = create(&fs, "file");
+        fs.sync().unwrap();
+        for byte in 1..4 {
+            write(&fs, ino, 0..1024, byte);
+            fs.volume.lock().write_back_all().unwrap();
+        }
+        let _turn = fs.take_turn();
+        assert!(fs.commit_by_journal(CAUSE, true).unwrap());
+        let volume = fs.volume.lock();
+        assert_eq!(volume.journal.position(), (1, 1));
+        let version = volume.checkpoint.node_version();
+        let area = volume.journal.area().unwrap();
+        let replay = area.read_moves(&*device, &volume.geometry, version).unwrap();
+        assert_eq!((replay.commits, replay.moves.len()), (1, 0));
     }
 
     /// Somebody reads a block that cleaning has moved: its place must not be written until he has.

@@ -211,3 +211,29 @@ impl Volume {
 fn damaged(address: Address, found: &str) -> Error {
     Error::damaged("journal", format!("block {address}"), found)
 }
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use basalt_vfs::FileSystem;
+
+    use super::*;
+    use crate::options::OpenOptions;
+    use crate::testing::{create, open_new, write};
+
+    /// Recovery takes all logs out of the segments that the checkpoint has them in: nothing may record one there again.
+    #[test]
+    fn a_log_that_has_left_its_segment_does_not_rest_there() {
+        let (_, fs) = open_new(64, 64 << 10, OpenOptions::default());
+        let ino = create(&fs, "file");
+        write(&fs, ino, 0..20, 1);
+        fs.sync().unwrap();
+        let volume = &mut *fs.volume.lock();
+        let log = LogId::of(SegmentKind::WarmData);
+        let segment = volume.logs[log].segment;
+        (volume.logs[log].offset, volume.logs[log].rests) = (3, true);
+        volume.leave_logs(&mut Owners::default());
+        assert!(volume.logs[log].left && !volume.logs[log].rests);
+        volume.prepare_logs().unwrap();
+        assert_ne!(volume.logs[log].segment, segment);
+    }
+}

@@ -281,6 +281,30 @@ mod tests {
         assert_eq!(journal.awaited_flush(), None);
     }
 
+    /// Recovery writes the nodes of all commits, so it needs room for them.
+    #[test]
+    fn nodes_of_all_commits_point_to_moved_blocks() {
+        let mut journal = journal();
+        commit(&mut journal);
+        journal.end_commit();
+        let owner = |nid| Owner { nid: Nid::new(nid), index: 0, kind: KIND_DATA };
+        journal.note_move(Address::new(400), Address::new(500), owner(10), 0, CHECK);
+        commit(&mut journal);
+        assert_eq!(journal.pointing(), 2);
+    }
+
+    /// Behind its end nobody reads.
+    #[test]
+    fn a_full_journal_takes_no_commit() {
+        let mut journal = journal();
+        journal.start(Area { first: Address::new(1000), blocks: 2, version: 1 }, Rule::Threshold(1000));
+        assert!(journal.moves_to_commit().is_some());
+        journal.note_blocks_written(1);
+        assert!(journal.moves_to_commit().is_some());
+        journal.note_blocks_written(1);
+        assert!(journal.moves_to_commit().is_none());
+    }
+
     #[test]
     fn a_checkpoint_takes_over_the_moves_and_in_the_end_the_journal() {
         let mut journal = journal();

@@ -190,6 +190,12 @@ impl Volume {
         }
     }
 
+    /// What was found now cannot be reserved now: the next search comes a little later.
+    pub(crate) fn postpone_slack_search(&mut self) {
+        let written = self.load().written;
+        [false, true].into_iter().for_each(|of_nodes| self.slack.note_search(of_nodes, true, written));
+    }
+
     /// Reserves the slack of these segments, of data and of nodes, for the logs; planned by these times of the device. Where emptying segments is better,
     /// none is reserved, and what was is given back: then the answer is false.
     pub(crate) fn reserve_slack(
@@ -385,12 +391,18 @@ impl Volume {
         if !mutant::active(Mutant::SlackOwnersForgotten) {
             *summary = RawSummaryBlock { journal: [0; JOURNAL_SIZE], ..*read };
         }
+        // A checkpoint that has blocks without one in front of its log looks damaged.
+        let owned = summary.entries.iter().find(|entry| is_possible(entry.nid())).copied();
+        if let Some(owner) = owned {
+            summary.entries.iter_mut().filter(|entry| !is_possible(entry.nid())).for_each(|entry| *entry = owner);
+        }
         Ok(summary)
     }
 }
 
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
+    use basalt_segments::SegmentState;
     use basalt_segments::cleaning::KeepFree;
     use basalt_segments::slack::{DeviceClass, FlashPage};
     use basalt_vfs::FileSystem;
@@ -421,6 +433,45 @@ mod tests {
         assert!(!later[0].is_empty() && later[0] != first[0]);
         assert!(!volume.reserve_slack(later, &seeks_are_dear, &quiet).unwrap() && volume.slack.prefers_cleaning());
         assert!(!volume.return_slack(), "something is reserved still");
+    }
+
+    /// Two threads have searched at once: what the first one has made ready is not forgotten, or its segments stayed reserved.
+    #[test]
+    fn segments_that_are_made_ready_are_not_replaced_by_others() {
+        let (_, fs) = open_new(64, 0, OpenOptions { reclaim: Reclaim::Partial, ..OpenOptions::default() });
+        let ino = create(&fs, "file");
+        write(&fs, ino, 0..3072, 1);
+        fs.sync().unwrap();
+        // Four blocks between two holes.
+        (0..3072).filter(|page| page % 6 > 3).for_each(|page| write(&fs, ino, page..page + 1, 2));
+        fs.sync().unwrap();
+        let mut volume = fs.volume.lock();
+        let (quiet, times) = (Quiet::while_locked(), DeviceClass::Sd.device_times());
+        let found = volume.table.most_slack(false, LEAST, 4, &|_| false);
+        assert!(found.len() == 4);
+        for part in found.chunks(2) {
+            volume.reserve_slack([part.to_vec(), Vec::new()], &times, &quiet).unwrap();
+            assert!(volume.slack.batch.is_some(), "nothing is copied");
+        }
+        volume.return_slack();
+        assert_eq!(volume.table.segments_in(SegmentState::Reserved), 0);
+    }
+
+    /// Somebody reads a block that has died: its place must not be handed out until he has.
+    #[test]
+    fn slack_is_handed_out_while_nobody_reads() {
+        let (fs, segment) = with_holes();
+        let found = || [vec![segment], Vec::new()];
+        std::thread::scope(|scope| {
+            let reading = fs.reuse.read();
+            let reserve = scope.spawn(|| fs.publish_slack(found()));
+            // Whoever is slow here may miss a mistake, and reports none.
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            assert!(!reserve.is_finished());
+            drop(reading);
+            assert!(reserve.join().unwrap().unwrap());
+        });
+        assert!(fs.volume.lock().slack.take(false).is_some());
     }
 
     /// A volume that lacks free segments, and in so many of its segments so many dead blocks that the last checkpoint needs.
@@ -497,6 +548,22 @@ mod tests {
         }
         fs.sync().unwrap();
         (fs, segment)
+    }
+
+    /// Blocks without an owner in front of where a log stands make a checkpoint look damaged.
+    #[test]
+    fn all_of_a_segment_in_whose_slack_a_log_goes_on_has_owners() {
+        let (fs, segment) = with_holes();
+        let mut volume = fs.volume.lock();
+        let slack = volume.table.reserve_slack(segment, &Quiet::while_locked()).unwrap();
+        let address = volume.geometry.summary_block(segment);
+        let mut summary = volume.read_block(address).unwrap();
+        // Of a dead block: nobody needs it.
+        let dead = slack.places().next().unwrap() as usize;
+        RawSummaryBlock::mut_from_bytes(&mut summary.0).unwrap().entries[dead].nid = 0.into();
+        volume.write_metadata(address, &summary.0).unwrap();
+        let owners = volume.read_owners(&slack, SegmentKind::WarmData).unwrap();
+        assert!(owners.entries.iter().all(|entry| entry.nid() != Nid::NONE));
     }
 
     /// Between the search and the promise a segment may have been freed, and taken by a log of the other sort.

@@ -77,6 +77,8 @@ impl F2fs {
         recovery: Recovery,
     ) -> Result<(F2fs, SetRight)> {
         if !options.read_only && !options.rescue {
+            // What is read now may be in a cache only: whoever wrote it may have ended in front of his flush. It is durable before anything is written.
+            device.flush()?;
             crate::resize::finish(&*device, &mut |_, _, _| ())?;
         }
         let (mut volume, found) = Volume::open(device.clone(), options.clone(), clock.clone(), recovery)?;

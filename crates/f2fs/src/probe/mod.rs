@@ -75,6 +75,7 @@ const SIGNATURES: &[Signature] = &[
     at("ubi", 0, b"UBI#"),
     at("ubifs", 0, b"\x31\x18\x10\x06"),
     at("jffs2", 0, b"\x85\x19\x03\x20"),
+    at("flashlight", 20, b"FLASHLIT"),
     at("Linux RAID member", 4096, b"\xFC\x4E\x2B\xA9"),
     at("Linux RAID member", 0, b"\xFC\x4E\x2B\xA9"),
     at("VDO", 0, b"dmvdo001"),

@@ -131,6 +131,8 @@ pub fn resize(
     if size > device.size() {
         return Err(unsupported(&**device, format!("has {} bytes, fewer than {size}", device.size())));
     }
+    // What is read from here on is durable: see opening.
+    device.flush()?;
     finish(&**device, progress)?;
     let mut report: Option<ResizeReport> = None;
     for _ in 0..STEPS {

@@ -61,6 +61,12 @@ impl Cleaner {
         self.avoided.insert(section);
     }
 
+    /// How many sections are left alone.
+    #[must_use]
+    pub fn avoided(&self) -> usize {
+        self.avoided.len()
+    }
+
     /// Whether a section is left alone.
     #[must_use]
     pub fn avoids(&self, section: Section) -> bool {
