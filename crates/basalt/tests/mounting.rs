@@ -12,20 +12,10 @@ use std::time::{Duration, Instant};
 use basalt_testkit::loopdev::LoopDevice;
 use basalt_testkit::{limit, namespace, skip};
 use rustix::fs::FlockOperation;
-use rustix::process::{Pid, Signal, kill_process};
-use support::{Mounted, Scratch, basalt, can_mount, loop_devices_of, mount_line, program, umount, wait_until};
-
-/// The background process that serves an image.
-fn server_of(image: &str) -> Option<Pid> {
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.find_map(|pid| {
-        let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-        let mut words = words.split(|&byte| byte == 0);
-        let serves = words.clone().any(|word| word == b"--background-process");
-        (serves && words.any(|word| word == image.as_bytes())).then(|| Pid::from_raw(pid)).flatten()
-    })
-}
+use rustix::process::{Signal, kill_process};
+use support::{
+    Mounted, Scratch, basalt, can_mount, loop_devices_of, mount_line, program, server_of, umount, wait_until,
+};
 
 #[test]
 fn an_image_is_mounted_through_a_loop_device_and_comes_back_clean() {

@@ -430,7 +430,8 @@ impl<D: NandDevice + Send> FileSystem for FlashFs<D> {
     }
 
     fn get_xattr(&self, _: InodeNumber, _: &[u8]) -> Result<Vec<u8>> {
-        Err(NO_XATTRS)
+        // The kernel asks for ACLs of each file that is not the caller's, and takes any other answer for a refusal.
+        Err(Error::NoAttribute)
     }
 
     fn set_xattr(&self, _: InodeNumber, _: &[u8], _: &[u8], _: XattrFlags) -> Result<()> {
@@ -442,7 +443,7 @@ impl<D: NandDevice + Send> FileSystem for FlashFs<D> {
     }
 
     fn remove_xattr(&self, _: InodeNumber, _: &[u8]) -> Result<()> {
-        Err(NO_XATTRS)
+        Err(Error::NoAttribute)
     }
 
     fn set_flags(&self, _: InodeNumber, _: InodeFlags) -> Result<()> {

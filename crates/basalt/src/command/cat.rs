@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut output = Output::streaming();
     let mut code = DONE;
     for path in &args.paths {
-        if let Err(error) = write_out(&volume.fs, path.as_bytes(), &mut output) {
+        if let Err(error) = write_out(volume.files(), path.as_bytes(), &mut output) {
             match error {
                 Stop::File(failure) => tell(format_args!("basalt: cat: {}", failure.line())),
                 Stop::Output(failure) => return Err(failure),

@@ -141,7 +141,7 @@ fn failure(error: &CleanError) -> Failure {
     let failure = Failure::new(error);
     match error {
         CleanError::Failed { errno: Errno::PERM, .. } => failure.hint("only root may clean a volume"),
-        CleanError::Failed { errno: Errno::ROFS, .. } => failure.hint("the volume is mounted read-only"),
+        CleanError::Failed { errno: Errno::ROFS, .. } => failure.hint("the volume is mounted read-only, or has failed"),
         CleanError::Failed { errno: Errno::IO, .. } => failure.hint("see the system log for the error of the device"),
         CleanError::NotMounted(NotMounted::Other(_)) => failure.hint("name a directory of a mounted volume"),
         _ => failure,

@@ -178,6 +178,11 @@ impl From<DefragmentError> for Problem {
             DefragmentError::NotMounted(NotMounted::Other(_)) => {
                 (failure.hint("name files of a mounted volume"), Ends::Path)
             }
+            DefragmentError::NotMounted(NotMounted::Open { errno: Errno::NOTCONN, .. })
+            | DefragmentError::Failed { errno: Errno::NOTCONN, .. } => (
+                failure.hint("the process that served the mount has ended: unmount it, and mount the volume again"),
+                Ends::Everything,
+            ),
             DefragmentError::NotMounted(NotMounted::Open { .. }) => (failure, Ends::File),
             DefragmentError::Failed { errno, .. } => match errno {
                 Errno::NOSPC => (
@@ -259,6 +264,12 @@ impl Work<'_> {
 
     /// Puts a file in sequence, as long as there is no error; `moved` grows by what was written again.
     fn rewrite(&mut self, found: &Found, moved: &mut u64) -> Result<(), Problem> {
+        self.go_through(found, moved)?;
+        // A block that cannot be read is told where nothing around it is left to be written again.
+        if *moved > 0 { self.go_through(found, moved) } else { Ok(()) }
+    }
+
+    fn go_through(&mut self, found: &Found, moved: &mut u64) -> Result<(), Problem> {
         let (mut next, end) = (0, found.size.next_multiple_of(BLOCK));
         while next < end {
             let done = found.file.defragment(next, end - next)?;

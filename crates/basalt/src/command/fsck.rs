@@ -1,6 +1,7 @@
 //! `basalt fsck`: checks a volume, and repairs it.
 
 mod explain;
+mod flashlight;
 mod repair;
 
 use std::path::PathBuf;
@@ -89,6 +90,9 @@ pub fn run(args: &Args) -> Outcome {
     if let Some(from) = &args.restore {
         return repair::put_back(&target, from, args.force, args.quiet);
     }
+    if let Some(outcome) = run_flashlight(args, &target)? {
+        return Ok(outcome);
+    }
     if args.repair || args.preen {
         return repair::run(&repair::Order {
             target: &target,
@@ -102,6 +106,13 @@ pub fn run(args: &Args) -> Outcome {
         });
     }
     check_only(args, &target)
+}
+
+/// Checks a FlashLight volume; `None` if the target is none.
+fn run_flashlight(args: &Args, target: &Target) -> Result<Option<u8>, Failure> {
+    let device = target.open_shared()?;
+    let shape = crate::volume::flashlight::detect(&device).map_err(|error| Failure::device(&error))?;
+    shape.map(|shape| flashlight::run(args, target, device, shape)).transpose()
 }
 
 fn check_only(args: &Args, target: &Target) -> Outcome {

@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Outcome {
         safe: args.safe,
         new_destination: false,
     };
-    let mut get = Get::new(&volume.fs, options, &mut teller);
+    let mut get = Get::new(volume.files(), options, &mut teller);
     let is_complete = copy_each("get", sources, Get::is_last, |source| get.copy(source.as_bytes(), &destination));
     let report = get.report();
     drop(get);

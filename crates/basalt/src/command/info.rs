@@ -1,5 +1,7 @@
 //! `basalt info`: what a volume is, and how full.
 
+mod flashlight;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -32,6 +34,9 @@ pub struct Args {
 /// When the target cannot be read, or holds no volume.
 pub fn run(args: &Args) -> Outcome {
     let device = open(&args.target)?;
+    if let Some(shape) = crate::volume::flashlight::detect(&device).map_err(|error| Failure::device(&error))? {
+        return flashlight::run(args, device, shape);
+    }
     let defaults = MountDefaults::of(class_of(&device));
     let options = basalt_f2fs::OpenOptions { read_only: true, ..basalt_f2fs::OpenOptions::default() };
     let fs = F2fs::open(Arc::new(device), options, Arc::new(SystemClock))

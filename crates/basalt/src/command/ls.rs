@@ -81,7 +81,7 @@ const INCOMPLETE: u8 = 1;
 pub fn run(args: &Args) -> Outcome {
     let volume = open_to_read(&args.target)?;
     let mut lister = Lister {
-        fs: &volume.fs,
+        fs: volume.files(),
         args,
         names: if args.escape { Names::Escaped } else { Names::of_stdout() },
         output: Output::streaming(),

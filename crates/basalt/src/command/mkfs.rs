@@ -1,5 +1,7 @@
 //! `basalt mkfs`: makes a volume.
 
+mod flashlight;
+
 use std::path::Path;
 
 use basalt_device::{BlockDevice, FileDevice, Hardware, MemoryDevice, OpenOptions};
@@ -8,6 +10,7 @@ use basalt_f2fs::format::{FormatOptions, FormatReport, format};
 use basalt_f2fs::layout::superblock::Features;
 use basalt_f2fs::probe::{Content, identify, probe};
 use basalt_f2fs::{Clock, SystemClock, features};
+use basalt_nand::Geometry;
 
 use crate::failure::{DONE, Failure, Outcome};
 use crate::output::Output;
@@ -15,7 +18,7 @@ use crate::progress::{Progress, Unit};
 use crate::size;
 use crate::target::{self, Target};
 
-/// Make an F2FS volume in a new or existing file, or on a device
+/// Make an F2FS volume in a new or existing file, or on a device; or a FlashLight volume in an image of a NAND chip
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "All data on the target is lost. A mounted target is always refused; a target that holds something \
@@ -24,6 +27,15 @@ use crate::target::{self, Target};
 pub struct Args {
     #[command(flatten)]
     target: Target,
+
+    /// Format of the volume: F2FS is for drives and cards, FlashLight for raw NAND flash
+    #[arg(short = 't', long = "type", value_name = "TYPE", default_value = "f2fs")]
+    kind: VolumeKind,
+
+    /// Of a FlashLight volume, the chip that the image is of: its name, or its shape as PAGE+SPARExPAGESxBLOCKS, for example 2048+64x64x1024
+    /// [default: that of the volume which is there]
+    #[arg(long, value_name = "CHIP", value_parser = flashlight::parse_chip)]
+    nand: Option<Geometry>,
 
     /// Size of the image file, which is created or resized as needed [default: the whole existing file or device]
     #[arg(long, value_name = "SIZE", value_parser = volume_size)]
@@ -88,6 +100,13 @@ pub struct Args {
     json: bool,
 }
 
+/// What is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum VolumeKind {
+    F2fs,
+    Flashlight,
+}
+
 /// Sector size of the device that a rehearsal writes to.
 const MEMORY_SECTOR: u32 = 512;
 
@@ -96,15 +115,39 @@ const MEMORY_SECTOR: u32 = 512;
 /// # Errors
 /// When the target is in use, holds something, is too small or fails, or the options contradict each other.
 pub fn run(args: &Args) -> Outcome {
-    let report = if args.dry_run { rehearse(args)? } else { make(args)? };
     let mut output = Output::new();
-    if args.json {
-        output.json(&report)?;
-    } else if !args.quiet {
-        describe(args, &report, &mut output)?;
+    if args.kind == VolumeKind::Flashlight {
+        let report = flashlight::make(args)?;
+        show(args, &report, flashlight::describe, &mut output)?;
+    } else if args.nand.is_some() {
+        return Err(Failure::usage("--nand is for FlashLight volumes: add --type flashlight"));
+    } else {
+        let report = if args.dry_run { rehearse(args)? } else { make(args)? };
+        show(args, &report, describe, &mut output)?;
     }
     output.finish()?;
     Ok(DONE)
+}
+
+fn show<R: serde::Serialize>(
+    args: &Args,
+    report: &R,
+    describe: fn(&Args, &R, &mut Output) -> Result<(), Failure>,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    match (args.json, args.quiet) {
+        (true, _) => output.json(report),
+        (false, true) => Ok(()),
+        (false, false) => describe(args, report, output),
+    }
+}
+
+impl Args {
+    /// Owner and group of the root directory.
+    fn owner_of_root(&self) -> (u32, u32) {
+        let me = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        self.root_owner.unwrap_or(if me.0 == 0 { (0, 0) } else { me })
+    }
 }
 
 fn make(args: &Args) -> Result<FormatReport, Failure> {
@@ -156,10 +199,11 @@ fn open_existing(args: &Args) -> Result<FileDevice, Failure> {
 }
 
 fn check_content(args: &Args, device: &FileDevice) -> Result<(), Failure> {
-    if args.force {
-        return Ok(());
-    }
-    let path = &args.target.path;
+    if args.force { Ok(()) } else { expect_nothing_on(&args.target.path, device) }
+}
+
+/// Refuses a target that holds something recognizable.
+pub(super) fn expect_nothing_on(path: &Path, device: &FileDevice) -> Result<(), Failure> {
     if let Some(found) = probe(device).map_err(|error| Failure::volume(path, &error))? {
         return Err(Failure::at(path.display(), format_args!("holds {found}"))
             .hint("--force overwrites it, and all its data is lost"));
@@ -233,7 +277,6 @@ fn format_device(
     reads_zeros: bool,
 ) -> Result<FormatReport, Failure> {
     let erase_unit = args.erase_unit.or(flash.erase_unit);
-    let me = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let options = FormatOptions {
         label: args.label.clone(),
         segments_per_section: args.segments_per_section.unwrap_or_else(|| {
@@ -255,7 +298,7 @@ fn format_device(
             None if args.boot => 0,
             None => FormatOptions::DEFAULT_JOURNAL_BYTES,
         },
-        root_owner: args.root_owner.unwrap_or(if me.0 == 0 { (0, 0) } else { me }),
+        root_owner: args.owner_of_root(),
         time: SystemClock.now(),
     };
     let mut progress = Progress::new("formatting", Unit::Bytes, args.quiet);

@@ -67,7 +67,7 @@ pub fn run(args: &Args) -> Outcome {
         owner: args.owner,
         exclude: std::fs::metadata(&args.target.path).ok().map(|image| (image.dev(), image.ino())),
     };
-    let mut put = Put::new(&volume.fs, options, &mut teller);
+    let mut put = Put::new(volume.files(), options, &mut teller);
     let destination = destination.as_bytes();
     let has_place = if sources.len() > 1 { put.expect_directory(destination) } else { Ok(()) };
     let is_complete =

@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut code = DONE;
     for path in &args.paths {
         let path = path.as_bytes();
-        let (found, target, xattrs) = match examine(&volume.fs, path, args.dereference) {
+        let (found, target, xattrs) = match examine(volume.files(), path, args.dereference) {
             Ok(found) => found,
             Err(failure) => {
                 tell(format_args!("basalt: stat: {}", failure.line()));

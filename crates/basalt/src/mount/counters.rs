@@ -66,11 +66,11 @@ impl Waiting {
 
 impl Counters {
     /// Serves the counters of `engine` in a thread of their own. `mount` says what is mounted where, `profile`
-    /// what the device is like.
+    /// what the device is like, if plans go by that.
     ///
     /// # Errors
     /// Where no directory can be used, with the reason for each.
-    pub(crate) fn serve(engine: &Arc<dyn Engine>, mount: MountFacts, profile: Profile) -> io::Result<Counters> {
+    pub(crate) fn serve(engine: &Arc<dyn Engine>, mount: MountFacts, profile: Option<Profile>) -> io::Result<Counters> {
         // First, because it may fail: then no socket is left without a server.
         let (stopped, stop) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let (socket, listener) = SocketFile::make(&place::name(&mount.device_number))?;
@@ -213,7 +213,7 @@ fn remove_dead(directory: &OwnedFd) -> io::Result<()> {
 struct Teller {
     engine: Weak<dyn Engine>,
     mount: MountFacts,
-    profile: Profile,
+    profile: Option<Profile>,
     volume: VolumeFacts,
     start: Instant,
 }
@@ -222,7 +222,8 @@ impl Teller {
     /// The document as of now; `None` when the engine is gone.
     fn tell(&self) -> Option<Vec<u8>> {
         let live = self.engine.upgrade()?.live();
-        let (uptime_seconds, planned_by) = (self.start.elapsed().as_secs_f64(), Some(self.profile.planned_by()));
+        let (uptime_seconds, planned_by) =
+            (self.start.elapsed().as_secs_f64(), self.profile.as_ref().map(Profile::planned_by));
         let mount = MountFacts { uptime_seconds, planned_by, ..self.mount.clone() };
         serde_json::to_vec(&Document::new(mount, self.volume.clone(), live)).ok()
     }

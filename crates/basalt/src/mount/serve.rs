@@ -8,6 +8,7 @@ use basalt_device::{BlockDevice, FileDevice, Lock, LoopDevice, OpenOptions};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{Atime, F2fs, Reclaim, SystemClock};
 use basalt_fuse::{Losses, MountError, MountOptions, Session, SessionError, Unmounter};
+use basalt_nand::Geometry;
 use basalt_vfs::{Engine, FileSystem, Live};
 use rustix::io::Errno;
 
@@ -22,6 +23,7 @@ use crate::size::human;
 use crate::statistics::MountFacts;
 use crate::statistics::farewell::End;
 use crate::target;
+use crate::volume::flashlight::{self, Changes};
 
 /// What to mount where.
 #[derive(Debug, Clone)]
@@ -47,7 +49,7 @@ impl Job {
     }
 }
 
-/// Mounts the F2FS volume on the target, says so by `ready`, and serves until the mount is gone and the volume closed.
+/// Mounts the volume on the target, says so by `ready`, and serves until the mount is gone and the volume closed.
 ///
 /// # Errors
 /// When the target cannot be opened or mounted; `ready` has not been called then. And when the volume could not be closed cleanly.
@@ -71,7 +73,7 @@ pub fn serve_with(
     let opened = open(profile.watch(device.block_device()), &profile).inspect_err(|_| device.abandon())?;
     opened.warnings().iter().for_each(|warning| job.warn(&format!("{}: {warning}", job.target.display())));
     let mounted = mount(job, device.file(), &opened);
-    let (fs, engine) = (opened.file_system(), opened.engine());
+    let (fs, engine, is_planned) = (opened.file_system(), opened.engine(), !matches!(opened, Opened::OnRawFlash(_)));
     drop(opened);
     let (session, loop_device) = match mounted {
         Ok(mounted) => mounted,
@@ -83,7 +85,7 @@ pub fn serve_with(
         }
     };
     let watcher = watch(&session.unmounter());
-    let counters = Arc::new(serve_counters(job, engine.clone(), &profile, &session.unmounter()));
+    let counters = Arc::new(serve_counters(job, engine.clone(), is_planned.then_some(&profile), &session.unmounter()));
     let (recorded, served) = (device.clone(), Arc::clone(&counters));
     let finish = Box::new(move || {
         // Do not wait for the end of a mount that other programs use.
@@ -158,6 +160,8 @@ fn profile(job: &Job, device: &Device) -> Profile {
 pub enum Opened {
     /// A volume.
     Volume(Arc<dyn Engine>),
+    /// A volume on raw flash: what mounts choose for F2FS (placements, profiles and the like) means nothing to it.
+    OnRawFlash(Arc<dyn Engine>),
     /// The files that a search found in a damaged volume. They cannot be changed, and nothing is counted.
     Found(Arc<dyn FileSystem>),
 }
@@ -165,20 +169,20 @@ pub enum Opened {
 impl Opened {
     fn file_system(&self) -> Arc<dyn FileSystem> {
         match self {
-            Opened::Volume(engine) => Arc::<dyn Engine>::clone(engine),
+            Opened::Volume(engine) | Opened::OnRawFlash(engine) => Arc::<dyn Engine>::clone(engine),
             Opened::Found(fs) => Arc::clone(fs),
         }
     }
 
     fn engine(&self) -> Option<Arc<dyn Engine>> {
         match self {
-            Opened::Volume(engine) => Some(Arc::clone(engine)),
+            Opened::Volume(engine) | Opened::OnRawFlash(engine) => Some(Arc::clone(engine)),
             Opened::Found(_) => None,
         }
     }
 
     fn is_writable(&self) -> bool {
-        matches!(self, Opened::Volume(engine) if engine.is_writable())
+        self.engine().is_some_and(|engine| engine.is_writable())
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -190,6 +194,9 @@ fn open_volume(job: &Job, device: Arc<dyn BlockDevice>, profile: &Profile) -> Re
     let path = job.target.display();
     let engine = job.choices.engine_on(profile);
     let rescues = engine.rescue;
+    if let Some(shape) = flashlight::detect(&*device).map_err(|error| Failure::device(&error))? {
+        return open_flashlight(job, device, shape);
+    }
     match F2fs::open(device.clone(), engine, Arc::new(SystemClock)) {
         Ok(fs) => Ok(Opened::Volume(Arc::new(fs))),
         Err(error) if rescues => {
@@ -201,6 +208,15 @@ fn open_volume(job: &Job, device: Arc<dyn BlockDevice>, profile: &Profile) -> Re
         }
         Err(error) => Err(Failure::volume(&job.target, &error)),
     }
+}
+
+fn open_flashlight(job: &Job, device: Arc<dyn BlockDevice>, shape: Geometry) -> Result<Opened, Failure> {
+    let engine = &job.choices.engine;
+    if engine.rescue {
+        return Err(flashlight::not_for_flashlight(&job.target, "mount -o rescue"));
+    }
+    let changes = if engine.read_only { Changes::Dropped } else { Changes::Kept };
+    Ok(Opened::OnRawFlash(Arc::new(flashlight::open(&job.target, device, shape, changes)?)))
 }
 
 /// Shows what a search for nodes finds.
@@ -230,7 +246,12 @@ fn watch(unmounter: &Unmounter) -> Option<Watcher> {
 }
 
 /// Serves the counters of a mount. Where that is not possible, the mount goes on without.
-fn serve_counters(job: &Job, engine: Option<Arc<dyn Engine>>, profile: &Profile, unmounter: &Unmounter) -> Counters {
+fn serve_counters(
+    job: &Job,
+    engine: Option<Arc<dyn Engine>>,
+    profile: Option<&Profile>,
+    unmounter: &Unmounter,
+) -> Counters {
     let Some(engine) = engine else {
         tracing::info!("no live counters for `basalt stats`: a mount of rescued files has none");
         return Counters::none();
@@ -244,22 +265,29 @@ fn serve_counters(job: &Job, engine: Option<Arc<dyn Engine>>, profile: &Profile,
         target: job.target.display().to_string(),
         device_number: number.to_owned(),
         process: std::process::id(),
-        uptime_seconds: 0.0,
-        placement: job.choices.engine.placement.name.to_owned(),
-        groups: job.choices.engine.groups,
-        touches: job.choices.engine.touches.map(|touches| touches.name().to_owned()).unwrap_or_default(),
-        victim: job.choices.engine.victim.name().to_owned(),
-        background_victim: job.choices.engine.background_victim.name().to_owned(),
-        keep_free: job.choices.engine.keep_free.name().to_owned(),
-        reclaim: job.choices.reclaim_on(profile).name().to_owned(),
-        profile: profile.name.clone(),
-        flash_page_bytes: Some(job.choices.engine_on(profile).flash_page.bytes()),
-        planned_by: None,
+        ..profile.map(|profile| policies(job, profile)).unwrap_or_default()
     };
-    Counters::serve(&engine, mount, profile.clone()).unwrap_or_else(|error| {
+    Counters::serve(&engine, mount, profile.cloned()).unwrap_or_else(|error| {
         job.warn(&format!("no live counters for `basalt stats`: {error}"));
         Counters::none()
     })
+}
+
+/// What a mount of an F2FS volume goes by.
+fn policies(job: &Job, profile: &Profile) -> MountFacts {
+    let engine = &job.choices.engine;
+    MountFacts {
+        placement: engine.placement.name.to_owned(),
+        groups: engine.groups,
+        touches: engine.touches.map(|touches| touches.name().to_owned()).unwrap_or_default(),
+        victim: engine.victim.name().to_owned(),
+        background_victim: engine.background_victim.name().to_owned(),
+        keep_free: engine.keep_free.name().to_owned(),
+        reclaim: job.choices.reclaim_on(profile).name().to_owned(),
+        profile: profile.name.clone(),
+        flash_page_bytes: Some(job.choices.engine_on(profile).flash_page.bytes()),
+        ..MountFacts::default()
+    }
 }
 
 /// Mounts; an image through a loop device where that is possible. The loop device only lends its name: the engine reads and writes

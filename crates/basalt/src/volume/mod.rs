@@ -1,5 +1,6 @@
 //! Opens a volume that is not mounted. Paths in it are those of [`basalt_vfs::path`].
 
+pub mod flashlight;
 pub mod open;
 
 use basalt_vfs::FileSystem;

@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use basalt_testkit::{limit, namespace, scratch, skip};
+use rustix::process::Pid;
 use tempfile::TempDir;
 
 /// Runs the program; standard input is empty.
@@ -192,4 +193,16 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 pub fn loop_devices_of(image: &str) -> String {
     let listed = limit::output(Command::new("losetup").args(["-j", image]), limit::SHORT);
     String::from_utf8(listed.unwrap().stdout).unwrap()
+}
+
+/// The background process that serves an image.
+pub fn server_of(image: &str) -> Option<Pid> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.find_map(|pid| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let mut words = words.split(|&byte| byte == 0);
+        let serves = words.clone().any(|word| word == b"--background-process");
+        (serves && words.any(|word| word == image.as_bytes())).then(|| Pid::from_raw(pid)).flatten()
+    })
 }

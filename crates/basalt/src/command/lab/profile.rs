@@ -7,6 +7,7 @@ use basalt_device::{BlockDevice, DeviceError, FileDevice, Lock, OpenOptions};
 use basalt_flash::profile::{ProfileOptions, measure};
 use basalt_flash::{DeviceModel, ModelError};
 
+use crate::command::mkfs;
 use crate::failure::{DONE, Failure, Outcome};
 use crate::output::{self, Output};
 use crate::progress::{Progress, Unit};
@@ -29,6 +30,10 @@ pub struct Args {
     /// Also measure writes; this destroys all data on TARGET
     #[arg(long)]
     write: bool,
+
+    /// With --write: overwrite a target that holds something recognizable
+    #[arg(short, long, requires = "write")]
+    force: bool,
 
     /// Time to measure; a request that was started is completed
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = crate::size::seconds)]
@@ -63,6 +68,9 @@ fn name(text: &str) -> Result<String, String> {
 /// When the target is in use or too small, a request fails, or the file cannot be written.
 pub fn run(args: &Args) -> Outcome {
     let device = open(args)?;
+    if args.write && !args.force {
+        mkfs::expect_nothing_on(&args.target.path, &device)?;
+    }
     let options = ProfileOptions { limit: args.seconds, write: args.write, seed: args.seed };
     let mut shown = Progress::new("measuring", Unit::Things, args.quiet);
     let model = measure(&device, &args.name, &options, &mut |_, done, total| shown.update(done, total))

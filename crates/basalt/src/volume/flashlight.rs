@@ -1,0 +1,165 @@
+//! FlashLight volumes in images of NAND chips: telling them from others, and opening them.
+//!
+//! An image has the pages of a chip one after the other, each with its spare bytes behind it, as `nanddump --oob` writes it.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use basalt_device::{BlockDevice, DeviceError};
+use basalt_f2fs::probe::probe;
+use basalt_f2fs::{Clock, SystemClock};
+use basalt_flashlight::{FlashLight, SHAPE_BYTES, find_shape, memory_bytes};
+use basalt_flashlight_vfs::FlashFs;
+use basalt_nand::chip::Backing;
+use basalt_nand::{Chip, ChipOptions, Corrected, Geometry, NandDevice};
+
+use crate::failure::Failure;
+
+/// A chip in an image, with error correction.
+pub type ImageChip = Corrected<Chip>;
+/// A volume in an image.
+pub type ImageVolume = FlashLight<Vec<u8>, ImageChip>;
+
+/// Bytes that tell most volumes: block 0 has a root most of the time.
+const FIRST: usize = 4096;
+/// What [`probe`] calls a FlashLight volume.
+const NAME: &str = "flashlight";
+
+/// The shape of the chip in an image, with all its spare bytes, if a FlashLight volume is on it.
+///
+/// # Errors
+/// When the device cannot be read.
+pub fn detect(device: &dyn BlockDevice) -> Result<Option<Geometry>, DeviceError> {
+    if let Some(shape) = find_shape(&first_bytes(device, FIRST)?, device.size()) {
+        return Ok(Some(shape));
+    }
+    // What is something else is read no further.
+    match probe(device) {
+        Ok(None | Some(NAME)) => Ok(find_shape(&first_bytes(device, SHAPE_BYTES)?, device.size())),
+        Ok(Some(_)) => Ok(None),
+        Err(basalt_f2fs::Error::Device(error)) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+fn first_bytes(device: &dyn BlockDevice, most: usize) -> Result<Vec<u8>, DeviceError> {
+    let mut bytes = vec![0; most.min(usize::try_from(device.size()).unwrap_or(most))];
+    device.read_at(0, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// What happens to changes of a chip in an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changes {
+    /// They go to the image.
+    Kept,
+    /// They stay in memory, and are gone with it: also those of a mount behind a power cut.
+    Dropped,
+}
+
+/// The chip in an image, behind error correction.
+///
+/// # Errors
+/// When the image cannot be read, has another length than the chip with its spare bytes, or its spare bytes have no room for error correction.
+pub fn chip(device: Arc<dyn BlockDevice>, shape: Geometry, changes: Changes) -> Result<ImageChip, Failure> {
+    let name = device.name().to_owned();
+    let (bits, options) = (Box::new(Bits(device)), ChipOptions::new(shape));
+    let chip = match changes {
+        Changes::Kept => Chip::on(bits, options),
+        Changes::Dropped => Chip::beside(bits, options),
+    };
+    let chip = chip.map_err(|error| Failure::at(&name, error))?;
+    Corrected::new(chip).map_err(|_| Failure::at(&name, too_little_spare(&shape)))
+}
+
+/// Why nothing is corrected on a chip of this shape.
+pub fn too_little_spare(shape: &Geometry) -> String {
+    let (spare, page) = (shape.spare_bytes, shape.page_bytes);
+    format!("{spare} spare bytes are too few for error correction of a page of {page}, or more than 1024")
+}
+
+/// Opens the volume on a chip in an image; `path` is what the user called it.
+///
+/// # Errors
+/// As [`chip`], and when the volume is damaged or of a later version.
+pub fn mount(
+    path: &Path,
+    device: Arc<dyn BlockDevice>,
+    shape: Geometry,
+    changes: Changes,
+) -> Result<ImageVolume, Failure> {
+    mount_chip(chip(device, shape, changes)?).map_err(|error| failure(path, &error))
+}
+
+/// As [`mount`], of a chip that is open.
+///
+/// # Errors
+/// As [`mount`].
+pub fn mount_chip(chip: ImageChip) -> basalt_flashlight::Result<ImageVolume> {
+    let memory = vec![0; memory_bytes(&chip.geometry())];
+    FlashLight::mount(chip, memory)
+}
+
+/// As [`mount`], as a file system; with [`Changes::Dropped`] it takes no changes.
+///
+/// # Errors
+/// As [`mount`].
+pub fn open(
+    path: &Path,
+    device: Arc<dyn BlockDevice>,
+    shape: Geometry,
+    changes: Changes,
+) -> Result<FlashFs<ImageChip>, Failure> {
+    let volume = mount(path, device, shape, changes)?;
+    let clock = Box::new(|| SystemClock.now());
+    Ok(match changes {
+        Changes::Kept => FlashFs::new(volume, clock),
+        Changes::Dropped => FlashFs::read_only(volume, clock),
+    })
+}
+
+/// A volume that could not be opened or used.
+pub fn failure(path: &Path, error: &basalt_flashlight::Error) -> Failure {
+    Failure::at(path.display(), format_args!("FlashLight volume: {error}"))
+}
+
+/// That a command is not there for FlashLight volumes.
+pub fn not_for_flashlight(path: &Path, command: &str) -> Failure {
+    Failure::at(path.display(), format_args!("holds a FlashLight volume; `basalt {command}` is for F2FS volumes"))
+}
+
+/// The bytes of an image, for the chip.
+struct Bits(Arc<dyn BlockDevice>);
+
+impl fmt::Debug for Bits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Bits").field(&self.0.name()).finish()
+    }
+}
+
+impl Backing for Bits {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.size())
+    }
+
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, bytes).map_err(of_system)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_at(offset, bytes).map_err(of_system)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.0.flush().map_err(of_system)
+    }
+}
+
+fn of_system(error: DeviceError) -> io::Error {
+    match error {
+        DeviceError::Io { source, .. } => source,
+        other => io::Error::other(other.to_string()),
+    }
+}

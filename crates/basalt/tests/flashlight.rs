@@ -1,0 +1,267 @@
+//! FlashLight volumes in images of NAND chips: `mkfs --type flashlight`, and all commands on what it made.
+
+mod support;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+
+use basalt_testkit::loopdev::LoopDevice;
+use basalt_testkit::tree::{TreeOptions, build_random_tree};
+use basalt_testkit::{Manifest, skip};
+use rustix::process::{Signal, kill_process};
+use support::{Mounted, Scratch, basalt, can_mount, mount_line, server_of, wait_until};
+
+/// 16 MiB, with spare bytes for the weaker code.
+const CHIP: &str = "2048+64x64x128";
+const RAW_PAGE: usize = 2048 + 64;
+const RAW_BLOCK: usize = 64 * RAW_PAGE;
+
+/// A directory with a new volume in `image`.
+fn with_volume(chip: &str) -> Scratch {
+    let scratch = Scratch::new();
+    basalt(["mkfs", "-q", "-t", "flashlight", "--nand", chip, &scratch.text("image")]).ok();
+    scratch
+}
+
+/// A tree without what the format has not: hard links, extended attributes, preallocated files, links to more than 1,600 bytes.
+fn plain_tree(sparse: bool) -> TreeOptions {
+    let plain = TreeOptions {
+        hard_links: false,
+        xattrs: false,
+        acls: false,
+        symlinks: false,
+        sparse,
+        ..TreeOptions::default()
+    };
+    TreeOptions { files: 120, directories: 20, max_size: 100_000, ..plain }
+}
+
+/// Marks a block bad, as the factory does.
+fn mark_bad(scratch: &Scratch, block: usize) {
+    let file = File::options().write(true).open(scratch.path("image")).unwrap();
+    file.write_all_at(&[0; 2], (block * RAW_BLOCK + 2048) as u64).unwrap();
+}
+
+#[test]
+fn a_volume_is_made_shown_and_checked() {
+    let scratch = Scratch::new();
+    let image = scratch.text("image");
+    let uuid = "11111111-2222-3333-4444-555555555555";
+    let mkfs = |more: &[&str]| {
+        let plain =
+            ["mkfs", "--json", "-t", "flashlight", "--nand", "W25N01KV", "-L", "firmware", "--uuid", uuid, &image];
+        basalt([&plain, more].concat()).json()
+    };
+    let rehearsed = mkfs(&["-n"]);
+    assert!(!scratch.path("image").exists());
+    let made = mkfs(&["--root-owner", "7:8"]);
+    assert_eq!(rehearsed, made);
+    assert_eq!(
+        (&made["page_bytes"], &made["spare_bytes"], &made["corrected_bits"]),
+        (&2048.into(), &96.into(), &8.into())
+    );
+    assert_eq!(fs::metadata(&image).unwrap().len(), 1024 * 64 * (2048 + 96));
+    let info = basalt(["info", "--json", &image]).json();
+    for (name, value) in [("label", "firmware"), ("uuid", uuid), ("type", "flashlight")] {
+        assert_eq!(info[name], value);
+    }
+    for name in [
+        "size",
+        "page_bytes",
+        "spare_bytes",
+        "pages_per_block",
+        "blocks",
+        "user_bytes",
+        "memory_bytes",
+        "corrected_bits",
+    ] {
+        assert_eq!(info[name], made[name], "{name}");
+    }
+    assert_eq!((&info["clean"], &info["inodes"]), (&true.into(), &1.into()));
+    let text = basalt(["info", &image]).ok();
+    for part in ["FlashLight", "firmware", "1024 blocks of 64 pages of 2 KiB", "clean", "0 bad", "inodes", "wear"] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+    assert_eq!(basalt(["stat", "--json", &image, "/"]).json()[0]["uid"], 7);
+    let checked = basalt(["fsck", "--json", &image]).json();
+    assert_eq!((&checked["clean"], &checked["files"], &checked["directories"]), (&true.into(), &0.into(), &1.into()));
+    assert!(basalt(["fsck", &image]).ok().contains("clean; 0 files, 1 directories"));
+    basalt(["fsck", "-p", "-q", &image]).ok();
+}
+
+#[test]
+fn trees_go_in_and_come_out_as_they_were() {
+    let scratch = with_volume(CHIP);
+    let (image, tree) = (scratch.text("image"), scratch.directory("tree"));
+    build_random_tree(&tree, 5, &plain_tree(true)).unwrap();
+    symlink("nowhere", tree.join("link")).unwrap();
+    basalt(["put", "-r", &image, &scratch.text("tree"), "/copy"]).ok();
+    // Whoever only looks changes nothing.
+    let before = fs::read(&image).unwrap();
+    basalt(["get", "-r", &image, "/copy", &scratch.text("out")]).ok();
+    Manifest::of(&tree).unwrap().expect_same(&Manifest::of(&scratch.path("out")).unwrap(), "what came out");
+    assert!(basalt(["ls", "-b", &image, "/copy"]).ok().contains("link"));
+    scratch.file("two", "second");
+    basalt(["fsck", &image]).ok();
+    assert!(fs::read(&image).unwrap() == before, "reading has changed the image");
+    basalt(["put", &image, &scratch.text("two"), "/copy/two"]).ok();
+    assert_eq!(basalt(["cat", &image, "/copy/two"]).ok(), "second");
+    basalt(["fsck", &image]).ok();
+}
+
+/// What the factory marked stays bad, and holds nothing.
+#[test]
+fn bad_blocks_stay_bad_when_a_volume_is_made_again() {
+    let scratch = with_volume(CHIP);
+    let image = scratch.text("image");
+    mark_bad(&scratch, 3);
+    mark_bad(&scratch, 77);
+    let again = |more: &[&str]| basalt([&["mkfs", "--json", "-f", "-t", "flashlight", &image], more].concat()).json();
+    // The shape is that of the volume which is there.
+    let made = again(&[]);
+    assert_eq!((&made["bad_blocks"], &made["blocks"]), (&2.into(), &128.into()));
+    assert_eq!(again(&["--nand", CHIP])["bad_blocks"], 2);
+    assert_eq!(basalt(["info", "--json", &image]).json()["bad_blocks"], 2);
+    // On a chip of another shape they are nowhere.
+    assert_eq!(again(&["--nand", "2048+64x64x256"])["bad_blocks"], 0);
+    // A dump of a chip on which nothing is: its length tells what it is.
+    fs::write(&image, vec![0xFF; 128 * RAW_BLOCK]).unwrap();
+    mark_bad(&scratch, 5);
+    assert_eq!(basalt(["mkfs", "--json", "-t", "flashlight", "--nand", CHIP, &image]).json()["bad_blocks"], 1);
+    // Zeros are no marks: nobody has a chip that is bad as a whole.
+    fs::write(&image, []).unwrap();
+    File::options().write(true).open(&image).unwrap().set_len(128 * RAW_BLOCK as u64).unwrap();
+    assert_eq!(basalt(["mkfs", "--json", "-t", "flashlight", "--nand", CHIP, &image]).json()["bad_blocks"], 0);
+}
+
+#[test]
+fn what_cannot_be_made_is_said_in_one_line() {
+    let scratch = Scratch::with_volume("64M");
+    let (f2fs, new) = (scratch.text("image"), scratch.text("new"));
+    let mkfs = |arguments: &[&str]| basalt([&["mkfs", "-t", "flashlight"], arguments].concat());
+    mkfs(&[&new]).fails(2, &["--nand CHIP says"]);
+    mkfs(&["--nand", "floppy", &new]).fails(2, &["w25n01gv", "PAGE+SPARE"]);
+    mkfs(&["--nand", "1024+64x32x1024", &new]).fails(1, &["pages of less than 2 KiB"]);
+    mkfs(&["--nand", "2048+20x64x1024", &new]).fails(1, &["20 spare bytes", "error correction"]);
+    mkfs(&["--nand", CHIP, "--size", "1G", &new]).fails(2, &["--size is for F2FS volumes"]);
+    mkfs(&["--nand", CHIP, "-L", &"l".repeat(65), &new]).fails(2, &["--label", "65 bytes"]);
+    basalt(["mkfs", "--nand", CHIP, &new]).fails(2, &["--type flashlight"]);
+    assert!(!scratch.path("new").exists(), "nothing is left of what failed");
+    mkfs(&["--nand", CHIP, &f2fs]).fails(1, &["holds f2fs", "--force"]);
+    basalt(["fsck", &f2fs]).ok();
+    mkfs(&["-q", "-f", "--nand", CHIP, &f2fs]).ok();
+    // The other way round.
+    basalt(["mkfs", &f2fs]).fails(1, &["holds flashlight", "--force"]);
+    mkfs(&[&f2fs]).fails(1, &["holds flashlight", "--force"]);
+    for command in [&["resize", &f2fs, "128M"][..], &["tune", &f2fs, "--journal", "off"], &["rescue", "--list", &f2fs]]
+    {
+        basalt(command).fails(1, &["flashlight"]);
+    }
+    basalt(["fsck", "-y", &f2fs]).fails(8, &["cannot be repaired"]);
+    if skip::root_or_skip()
+        && let Ok(device) = LoopDevice::attach(&scratch.path("image"))
+    {
+        mkfs(&["-f", "--nand", CHIP, device.path().to_str().unwrap()]).fails(1, &["is a block device"]);
+    }
+}
+
+/// Bits that have flipped are set right; a page that is lost is named, and no other file suffers.
+#[test]
+fn flipped_bits_cost_nothing_until_they_are_too_many() {
+    let scratch = with_volume(CHIP);
+    let image = scratch.text("image");
+    let content = |byte: u8| vec![byte; 100_000];
+    for (name, byte) in [("first", 0x5A), ("second", 0xC3)] {
+        scratch.file(name, content(byte));
+        basalt(["put", &image, &scratch.text(name), &format!("/{name}")]).ok();
+    }
+    let clean = fs::read(&image).unwrap();
+    let pages: Vec<usize> =
+        (0..clean.len()).step_by(RAW_PAGE).filter(|&at| clean[at..][..2048] == [0x5A; 2048]).collect();
+    assert!(pages.len() > 40, "{} pages", pages.len());
+    let mut flipped = clean.clone();
+    pages.iter().for_each(|at| (0..4).for_each(|sector| flipped[at + 512 * sector + 100] ^= 0x0F));
+    fs::write(&image, &flipped).unwrap();
+    basalt(["fsck", &image]).ok();
+    assert!(basalt(["cat", &image, "/first"]).0.stdout == content(0x5A));
+    flipped[pages[20] + 700] ^= 0xFF;
+    fs::write(&image, &flipped).unwrap();
+    let read = basalt(["cat", &image, "/first"]);
+    read.fails(1, &["/first", "more bits have flipped than can be corrected"]);
+    assert!(basalt(["cat", &image, "/second"]).0.stdout == content(0xC3));
+    // Cut off, and no volume any more: one line.
+    fs::write(&image, &clean[..clean.len() / 2]).unwrap();
+    for command in ["info", "ls", "fsck"] {
+        let told = basalt([command, &image]);
+        assert!(told.code() != 0 && told.err().lines().count() == 1, "{command}: {}", told.err());
+    }
+}
+
+#[test]
+fn a_mount_serves_the_kernel_and_comes_back_clean() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = with_volume("2048+128x64x512");
+    let image = scratch.text("image");
+    let mounted = Mounted::new(&scratch, "");
+    let tree = mounted.path("tree");
+    fs::create_dir(&tree).unwrap();
+    build_random_tree(&tree, 8, &plain_tree(false)).unwrap();
+    let before = Manifest::of(&tree).unwrap();
+    let mut file = File::create(mounted.path("file")).unwrap();
+    (0..50_000).for_each(|number| writeln!(file, "line {number}").unwrap());
+    fs::rename(mounted.path("file"), mounted.path("moved")).unwrap();
+    fs::remove_file(mounted.path("moved")).unwrap();
+    assert!(file.metadata().unwrap().size() > 500_000, "it is open still");
+    drop(file);
+    assert_eq!(fs::hard_link(mounted.path("tree"), mounted.path("link")).unwrap_err().raw_os_error(), Some(1));
+    let room = rustix::fs::statvfs(&mounted.point).unwrap();
+    assert!(room.f_bsize == 2048 && room.f_bfree < room.f_blocks && room.f_favail > 1_000_000);
+    let emptied = basalt(["clean".as_ref(), "--sections".as_ref(), "4".as_ref(), mounted.point.as_os_str()]).ok();
+    assert!(emptied.contains("section"), "{emptied}");
+    let live = basalt(["stats".as_ref(), "--json".as_ref(), mounted.point.as_os_str()]).json();
+    assert!(live.to_string().contains("failed_blocks"), "{live}");
+    mounted.unmount();
+    basalt(["fsck", &image]).ok();
+    let read_only = Mounted::new(&scratch, "ro");
+    let bytes = fs::read(&image).unwrap();
+    before.expect_same(&Manifest::of(&read_only.path("tree")).unwrap(), "what a second mount shows");
+    assert!(fs::write(read_only.path("new"), "").is_err());
+    read_only.unmount();
+    assert!(fs::read(&image).unwrap() == bytes, "a read-only mount has changed the image");
+}
+
+/// A killed server is a power cut, but for what the image's own file system keeps.
+#[test]
+fn what_was_fsynced_is_there_after_the_server_was_killed() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = with_volume("2048+64x64x512");
+    let image = scratch.text("image");
+    for round in 0..3 {
+        let mounted = Mounted { point: scratch.directory("mnt") };
+        let mount = basalt(["mount", "-o", "noloop", &image, mounted.point.to_str().unwrap()]);
+        assert_eq!((mount.code(), mount.err().contains("not unmounted cleanly")), (0, round > 0), "{}", mount.err());
+        for number in 0..20 {
+            let name = format!("file {round} {number}");
+            let mut file = File::create(mounted.path(&name)).unwrap();
+            file.write_all(name.repeat(1000).as_bytes()).unwrap();
+            file.sync_all().unwrap();
+        }
+        kill_process(server_of(&image).expect("a server"), Signal::KILL).unwrap();
+        wait_until("the server has ended", || server_of(&image).is_none());
+        support::umount(&mounted.point);
+        wait_until("the mount is gone", || mount_line(&mounted.point).is_none());
+        let checked = basalt(["fsck", &image]).ok();
+        assert!(checked.contains("was not unmounted"), "{checked}");
+        for earlier in 0..=round {
+            for number in 0..20 {
+                let name = format!("file {earlier} {number}");
+                assert!(basalt(["cat", &image, &name]).out() == name.repeat(1000), "{name}");
+            }
+        }
+    }
+}
