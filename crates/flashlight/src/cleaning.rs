@@ -74,10 +74,10 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         if self.window_left() < needed { Err(Error::NoSpace) } else { Ok(()) }
     }
 
-    /// Metadata pages behind which there is a checkpoint: a mount reads them after a power cut, and the blocks that are kept for it have
-    /// room for four times as many.
+    /// Metadata pages behind which there is a checkpoint: a mount reads each of them about four times after a power cut, and the blocks that
+    /// are kept for it have room for seven times as many.
     fn most_since(&self) -> u32 {
-        (KEPT as u32 * self.geometry.pages_per_block / 4).min(448)
+        (KEPT as u32 * self.geometry.pages_per_block / 7).min(448)
     }
 
     /// Live pages.

@@ -88,6 +88,12 @@ impl<M: Bytes> Memory<M> {
         (&mut from_work[..self.page], &mut before[other])
     }
 
+    /// Copies the work page to another page.
+    pub(crate) fn copy_work(&mut self, to: Buffer) {
+        let (work, other) = self.work_and(to);
+        other.copy_from_slice(work);
+    }
+
     /// A page, and the counts of live pages beside it.
     pub(crate) fn page_and_counts(&mut self, buffer: Buffer) -> (&mut [u8], &mut [u8]) {
         let (range, blocks) = (self.at(buffer), self.blocks);

@@ -168,7 +168,11 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         if page >= self.geometry.pages() {
             return Err(Error::Damaged { page, what: "it is beyond the end of the chip" });
         }
-        self.read_page(page, buffer)?;
+        if buffer != Buffer::Work && self.work == page {
+            self.memory.copy_work(buffer);
+        } else {
+            self.read_page(page, buffer)?;
+        }
         let header = Header::of(self.memory.page(buffer), self.seed);
         header
             .filter(|header| header.area == area)
@@ -195,7 +199,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// Has a metadata page in the work page.
     pub(crate) fn load_work(&mut self, page: u32, area: Area) -> Result<()> {
-        if self.work == page {
+        if self.work == page && self.memory.page(Buffer::Work)[0] == area as u8 {
             return Ok(());
         }
         self.work = NONE;

@@ -38,6 +38,40 @@ impl Cursor {
     }
 }
 
+/// A block of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Used {
+    /// What its pages are for; `None` if it is not in use, or has data.
+    area: Option<Area>,
+    /// Behind which page nothing is.
+    pages: u8,
+}
+
+impl Used {
+    const NOT: Used = Used { area: None, pages: 0 };
+}
+
+/// What was written last, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    page: u32,
+    newest: u64,
+    /// The highest sequence number of all pages.
+    highest: u64,
+    /// There is something to recover.
+    any: bool,
+}
+
+impl Last {
+    fn note(&mut self, page: u32, header: &Header, checkpoint: u64) {
+        self.highest = self.highest.max(header.sequence);
+        self.any |= header.sequence > checkpoint && !matches!(header.area, Area::Second | Area::Leaf | Area::Counts);
+        if header.sequence > self.newest {
+            (self.page, self.newest) = (page, header.sequence);
+        }
+    }
+}
+
 /// What the checkpoint says.
 struct Since {
     /// Its sequence number.
@@ -46,6 +80,9 @@ struct Since {
     heads: [Head; LOGS],
     /// Free blocks that may be in use by now.
     window: [u32; WINDOW],
+    /// Of each log that was open, behind which page of its block nothing is; then what is in each block of the window.
+    open: [u32; LOGS],
+    used: [Used; WINDOW],
     /// The page that was written last, and a copy of it that stays.
     saved: (u32, u32),
 }
@@ -53,8 +90,14 @@ struct Since {
 impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Recovers what was written since the checkpoint with that sequence number.
     pub(crate) fn recover(&mut self, checkpoint: u64) -> Result<()> {
-        let mut since =
-            Since { sequence: checkpoint, heads: self.state.heads, window: self.state.window, saved: (NONE, NONE) };
+        let mut since = Since {
+            sequence: checkpoint,
+            heads: self.state.heads,
+            window: self.state.window,
+            open: [0; LOGS],
+            used: [Used::NOT; WINDOW],
+            saved: (NONE, NONE),
+        };
         self.recovering = true;
         self.covers = Some(since.sequence);
         // The rest of an open block is never written: its first page may keep nothing.
@@ -67,13 +110,14 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             self.replay_inodes(&since)?;
             while self.drop_unreachable(&since)? {}
             self.covers = None;
-            self.take_unused(&since)?;
+            self.take_unused(&since);
         } else {
             // The checkpoint itself may be what the power cut was in: if it cannot be read next time, the one before it counts. The first
             // blocks of the window were free then, too.
             self.covers = None;
             self.take_window();
         }
+        self.ahead = NONE;
         self.checkpoint(false)?;
         self.delete_orphans()?;
         self.recovering = false;
@@ -94,64 +138,71 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     }
 
     /// Now that all live pages are counted, other blocks of the window are known to be free.
-    fn take_unused(&mut self, since: &Since) -> Result<()> {
+    fn take_unused(&mut self, since: &Since) {
         let left = self.window_left();
         let mut window = [NONE; WINDOW];
         window[..left].copy_from_slice(&self.state.window[self.window_used..self.window_used + left]);
         let mut count = left;
-        for &block in since.window.iter().filter(|&&block| block != NONE) {
+        for (&block, used) in since.window.iter().zip(&since.used).filter(|(block, _)| **block != NONE) {
             let free = self.memory.counts()[block as usize] == 0 && !self.is_needed(block);
             // A power cut now begins all anew, and needs the pages that were read.
-            let first = self.geometry.first_page(block);
-            if free && self.header_of(first)?.is_none_or(|header| header.sequence < since.sequence) {
+            if free && used.area.is_none() {
                 window[count] = block;
                 count += 1;
             }
         }
         self.set_window(window);
-        Ok(())
     }
 
-    /// Finds the page that was written last. From here on sequence numbers go on behind all that are found. Whether there is anything
-    /// to recover.
+    /// Finds the page that was written last, and what each block is used for. From here on sequence numbers go on behind all that are found.
+    /// Whether there is anything to recover.
     fn find_last(&mut self, since: &mut Since) -> Result<bool> {
-        let (mut newest, mut highest) = ((NONE, since.sequence), self.sequence);
-        let mut any = false;
-        let scanned = since.window.iter().filter(|&&block| block != NONE).count().saturating_sub(KEPT);
-        let heads = since.heads;
-        let window = since.window;
-        let open = heads.iter().map(|head| (head.block, head.next));
-        let of_window = window.iter().enumerate();
-        // What an earlier attempt to recover has written is not looked at, but for its numbers: none may come again.
-        let of_window = of_window.map(|(at, &block)| (block, 0, at < scanned));
-        for (block, from, counts) in open.map(|(block, from)| (block, from, true)).chain(of_window) {
-            if block == NONE {
-                continue;
-            }
-            let first = self.geometry.first_page(block);
-            for page in first + from..first + self.geometry.pages_per_block {
-                match self.header_of(page)? {
-                    Some(header) => {
-                        highest = highest.max(header.sequence);
-                        if !counts {
-                            continue;
-                        }
-                        any |= header.sequence > since.sequence
-                            && !matches!(header.area, Area::Second | Area::Leaf | Area::Counts);
-                        if header.sequence > newest.1 {
-                            newest = (page, header.sequence);
-                        }
-                    }
-                    // A block of data, or one that was not used since.
-                    None if page == first => break,
-                    None if self.reads_erased(page)? => break,
-                    None => {}
-                }
+        let mut last = Last { page: NONE, newest: since.sequence, highest: self.sequence, any: false };
+        for log in 0..LOGS {
+            let Head { block, next, .. } = since.heads[log];
+            if block != NONE {
+                since.open[log] = self.look_through(block, next, since.sequence, &mut last)?.1;
             }
         }
-        self.sequence = highest;
-        since.saved.0 = newest.0;
-        Ok(any)
+        let scanned = since.window.iter().filter(|&&block| block != NONE).count().saturating_sub(KEPT);
+        for at in (0..WINDOW).filter(|&at| since.window[at] != NONE) {
+            if at < scanned {
+                let (area, pages) = self.look_through(since.window[at], 0, since.sequence, &mut last)?;
+                since.used[at] = Used { area, pages: pages.min(u8::MAX.into()) as u8 };
+            } else {
+                // What an earlier attempt to recover has written counts for its numbers alone: none may come again.
+                let mut others = last;
+                self.look_through(since.window[at], 0, since.sequence, &mut others)?;
+                last.highest = others.highest;
+            }
+        }
+        self.sequence = last.highest;
+        since.saved.0 = last.page;
+        Ok(last.any)
+    }
+
+    /// Reads the pages of a block from one on, to the end of what was written. Says what they are for, if they are newer than `sequence`, and
+    /// behind which page nothing is.
+    fn look_through(&mut self, block: u32, from: u32, sequence: u64, last: &mut Last) -> Result<(Option<Area>, u32)> {
+        let (first, mut area) = (self.geometry.first_page(block), None);
+        for at in from..self.geometry.pages_per_block {
+            match self.header_of(first + at)? {
+                Some(header) => {
+                    last.note(first + at, &header, sequence);
+                    if header.sequence > sequence {
+                        area = Some(header.area);
+                    } else if at == 0 {
+                        // What is in it was written before it was free.
+                        return Ok((None, 0));
+                    }
+                }
+                // A block of data, or one that was not used since.
+                None if at == 0 => return Ok((None, 0)),
+                None if basalt_nand::is_erased(self.memory.page(Buffer::Work)) => return Ok((area, at)),
+                None => {}
+            }
+        }
+        Ok((area, self.geometry.pages_per_block))
     }
 
     /// Writes the page that was written last once more: the power cut may have been in it, and then it does not stay.
@@ -179,31 +230,28 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             Ok(_) => {
                 let header = Header::of(self.memory.page(Buffer::Work), self.seed);
                 let most = self.most_inodes();
-                Ok(header.filter(|header| header.owner < most && header.sequence < MOST_SEQUENCE))
+                let header = header.filter(|header| header.owner < most && header.sequence < MOST_SEQUENCE);
+                self.work = if header.is_some() { page } else { NONE };
+                Ok(header)
             }
             Err(Error::Nand(NandError::Uncorrectable { .. })) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn reads_erased(&mut self, page: u32) -> Result<bool> {
-        match self.device.read(page, self.memory.page_mut(Buffer::Work), &mut []) {
-            Ok(_) => Ok(basalt_nand::is_erased(self.memory.page(Buffer::Work))),
-            Err(NandError::Uncorrectable { .. }) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
-
     /// The next page of a log since the checkpoint, which is then in the work page.
     fn next_page(&mut self, cursor: &mut Cursor, since: &Since) -> Result<()> {
-        let log = if cursor.area == Area::FileInode { Log::File } else { Log::Directory };
-        let head = since.heads[log as usize];
+        let log = if cursor.area == Area::FileInode { Log::File } else { Log::Directory } as usize;
         loop {
-            let block = cursor.block.map_or(head.block, |at| since.window[at]);
+            let (block, end) = match cursor.block {
+                None => (since.heads[log].block, since.open[log]),
+                Some(at) if since.used[at].area == Some(cursor.area) => (since.window[at], since.used[at].pages.into()),
+                Some(_) => (NONE, 0),
+            };
             if cursor.block.is_none() {
-                cursor.page = cursor.page.max(head.next);
+                cursor.page = cursor.page.max(since.heads[log].next);
             }
-            if block != NONE && cursor.page < self.geometry.pages_per_block {
+            if block != NONE && cursor.page < end {
                 let page = self.geometry.first_page(block) + cursor.page;
                 cursor.page += 1;
                 // The last page may read differently each time: only its copy is looked at.
@@ -211,14 +259,11 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
                 if page == NONE {
                     continue;
                 }
-                match self.header_of(page)? {
-                    Some(header) if header.area == cursor.area && header.sequence > since.sequence => {
-                        cursor.found = Some((header.sequence, page));
-                        return Ok(());
-                    }
-                    Some(_) => {}
-                    None if cursor.page > 1 && !self.reads_erased(page)? => {}
-                    None => cursor.page = self.geometry.pages_per_block,
+                let header = self.header_of(page)?;
+                let found = header.filter(|header| header.area == cursor.area && header.sequence > since.sequence);
+                if let Some(header) = found {
+                    cursor.found = Some((header.sequence, page));
+                    return Ok(());
                 }
                 continue;
             }
@@ -314,8 +359,13 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// Counts all pages of the file whose inode is there; says its number.
     fn count_file(&mut self, page: u32, live: bool) -> Result<u32> {
-        let header = self.read_metadata(page, Buffer::File(0), Area::FileInode)?;
-        self.take_file(0, page, header.owner)?;
+        // The page that is replayed was read already.
+        let slot = usize::from(self.ahead == page);
+        let owner = match slot {
+            1 => self.memory.page(Buffer::File(1)).serial(),
+            _ => self.read_metadata(page, Buffer::File(0), Area::FileInode)?.owner,
+        };
+        self.take_file(slot, page, owner)?;
         let each = |volume: &mut Self, page: u32, length: u32| {
             if live {
                 volume.live_all(page, length);
@@ -323,9 +373,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
                 volume.dead(page, length);
             }
         };
-        self.for_each_page(0, each)?;
-        self.files[0].serial = NONE;
-        Ok(header.owner)
+        self.for_each_page(slot, each)?;
+        self.files[slot].serial = NONE;
+        Ok(owner)
     }
 
     /// Then the inodes that are newer than the directories that they are in.
@@ -400,8 +450,15 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// One inode: where it is, and where it is no longer.
     fn replay_inode(&mut self, sequence: u64, page: u32, directory: bool) -> Result<()> {
-        if self.header_of(page)?.is_none() {
+        // It may have been read just now.
+        if self.work != page && self.header_of(page)?.is_none() {
             return Ok(());
+        }
+        if !directory {
+            // Its directory is read next, and the work page is needed for that.
+            self.files[1].serial = NONE;
+            self.memory.copy_work(Buffer::File(1));
+            self.ahead = page;
         }
         let work = self.memory.page(Buffer::Work);
         let (serial, parent, key) = (work.serial(), work.parent(), work.u32_at(inode::KEY));

@@ -131,6 +131,8 @@ pub struct FlashLight<M, D> {
     /// While a mount recovers: inodes up to this sequence number are in the directories.
     pub(crate) covers: Option<u64>,
     pub(crate) recovering: bool,
+    /// While a mount recovers: the page whose inode the second file in memory has, or [`NONE`].
+    pub(crate) ahead: u32,
     /// Blocks of which a program failed, and that are not emptied yet.
     pub(crate) retired: [u32; RETIRED],
     /// Blocks in which many bits have flipped, and that are not emptied yet.
@@ -188,6 +190,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             clean: false,
             covers: None,
             recovering: false,
+            ahead: NONE,
             retired: [NONE; RETIRED],
             worn: [NONE; RETIRED],
             stuck: [NONE; RETIRED],

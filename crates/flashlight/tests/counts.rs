@@ -135,19 +135,22 @@ fn a_mount_reads_little() {
     let cost = chip.cost(|_| {});
     println!("mount: {cost:?}");
     assert!(cost.reads <= 33 && cost.programs == 0, "{cost:?}");
-    let before = chip.device.device().counters().reads;
-    let mut volume = FlashLight::mount(&mut chip.device, &mut chip.memory[..]).unwrap();
-    for number in 0..400 {
-        let file = volume.lookup(volume.root(), format!("file-{number}").as_bytes()).unwrap();
-        volume.write(file, 100, b"more", NOW).unwrap();
-        volume.sync_file(file).unwrap();
+    // A power cut behind more and more fsyncs: until there is a checkpoint, recovery reads more and more.
+    let (mut most, mut number) = (0, 0);
+    for updates in (10..600).step_by(10) {
+        let mut volume = FlashLight::mount(&mut chip.device, &mut chip.memory[..]).unwrap();
+        for _ in 0..updates {
+            number = (number + 7) % 3_000;
+            let file = volume.lookup(volume.root(), format!("file-{number}").as_bytes()).unwrap();
+            volume.write(file, 100, b"more", NOW).unwrap();
+            volume.sync_file(file).unwrap();
+        }
+        let before = chip.device.device().counters().reads;
+        FlashLight::mount(&mut chip.device, &mut chip.memory[..]).unwrap();
+        most = most.max(chip.device.device().counters().reads - before);
     }
-    let used = chip.device.device().counters().reads - before;
-    FlashLight::mount(&mut chip.device, &mut chip.memory[..]).unwrap();
-    let reads = chip.device.device().counters().reads - before - used;
-    println!("recovery: {reads} reads");
-    // Each page that was written since the checkpoint is looked at several times.
-    assert!(reads <= 1_500, "{reads}");
+    println!("recovery: {most} reads");
+    assert!(most <= 680, "{most}");
 }
 
 /// Small files: how many fit, and what they cost.
