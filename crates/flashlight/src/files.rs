@@ -20,12 +20,19 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             self.files[slot].used = now;
             return Ok(slot);
         }
+        match self.located(serial)? {
+            Some(Located::File { parent, key }) => self.file_at(serial, parent, key),
+            Some(Located::Directory(_)) => Err(Error::IsADirectory),
+            None => Err(Error::NotFound),
+        }
+    }
+
+    /// As [`file`](FlashLight::file), of a file whose directory and key there are known: the inode table is not asked.
+    pub(crate) fn file_at(&mut self, serial: u32, parent: u32, key: u32) -> Result<usize> {
+        if self.files.iter().any(|slot| slot.serial == serial) {
+            return self.file(serial);
+        }
         let slot = self.free_file_slot()?;
-        let (parent, key) = match self.located(serial)? {
-            Some(Located::File { parent, key }) => (parent, key),
-            Some(Located::Directory(_)) => return Err(Error::IsADirectory),
-            None => return Err(Error::NotFound),
-        };
         let directory = match self.directory(parent) {
             Err(Error::NotFound | Error::NotADirectory) => return Err(Error::NotFound),
             directory => directory?,

@@ -238,7 +238,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// A file and its entry go.
     fn delete(&mut self, parent: u32, found: &Found, now: Time) -> Result<()> {
-        let slot = self.file(found.serial)?;
+        let slot = self.file_at(found.serial, parent, found.key)?;
         // It is not written any more, whatever has to leave memory meanwhile.
         let dirty = core::mem::replace(&mut self.files[slot].dirty, false);
         if let Err(error) = self.leave(parent, found.key, Pointer::Unwritten, now) {
@@ -252,7 +252,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// A file that is open loses its name, and gets one in the directory of such files.
     fn make_orphan(&mut self, parent: u32, found: &Found, now: Time) -> Result<()> {
-        let slot = self.file(found.serial)?;
+        let slot = self.file_at(found.serial, parent, found.key)?;
         self.make_name_room(slot, ORPHAN_NAME)?;
         let dirty = core::mem::replace(&mut self.files[slot].dirty, false);
         if let Err(error) = self.leave(parent, found.key, Pointer::Unwritten, now) {

@@ -105,6 +105,32 @@ fn random_overwriting_costs_less_than_three_pages_for_each() {
     assert!(pages <= 2.8, "{pages}");
 }
 
+/// Postmark as the paper has it: 1,300 files of 128 KiB, then files are created and deleted. The design says 65.2 pages for each file that is
+/// created, 64 of which are its data; the paper 66.2.
+#[test]
+fn creating_and_deleting_files_programs_little_beside_their_data() {
+    const SIZE: usize = 131_072;
+    let (mut chip, mut rng) = (Chip256::new(), Rng::new(42));
+    let mut created = 0_u64;
+    let cost = chip.cost(|volume| {
+        let mut names: Vec<u64> = Vec::new();
+        for transaction in 0..1_300 + 3_000 {
+            if transaction < 1_300 || names.is_empty() || rng.chance(50) {
+                created += 1;
+                names.push(created);
+                let file = volume.create(volume.root(), created.to_string().as_bytes(), &new_file(0o644)).unwrap();
+                volume.write(file, 0, &[created as u8; SIZE], NOW).unwrap();
+            } else {
+                let name = names.swap_remove(rng.index(names.len())).to_string();
+                volume.unlink(volume.root(), name.as_bytes(), false, NOW).unwrap();
+            }
+        }
+    });
+    let (programs, reads) = (cost.programs as f64 / created as f64, cost.reads as f64 / created as f64);
+    println!("postmark: {created} files, {programs:.2} programs and {reads:.2} reads for each");
+    assert!(programs <= 65.2 && reads <= 4.2, "{programs} programs, {reads} reads");
+}
+
 /// An fsync writes one page beside the data; the directory above it is not written.
 #[test]
 fn an_fsync_programs_one_page_beside_the_data() {
