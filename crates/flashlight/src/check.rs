@@ -129,7 +129,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             };
             checked.lost += u32::from(!leads);
         }
-        debug_assert!(serial != ROOT || parent == ROOT);
+        checked.lost += u32::from(serial == ROOT && parent != ROOT);
         Ok(())
     }
 

@@ -245,7 +245,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let ends_here = |head: &&mut Head| {
             head.block != NONE
                 && last.page != NONE
-                && geometry.first_page(head.block) + head.next == last.page + last.length
+                && geometry.first_page(head.block) + head.next == last.page.wrapping_add(last.length)
         };
         if let Some(found) = self.state.remnants.iter_mut().find(ends_here) {
             self.files[slot].head = core::mem::replace(found, Head::CLOSED);

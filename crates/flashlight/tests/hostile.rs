@@ -77,7 +77,7 @@ fn metadata(device: &mut Device, seed: u32) -> Vec<(u32, Vec<u8>, u32)> {
     let mut found = Vec::new();
     for number in 0..geometry.pages() {
         let mut page = vec![0; geometry.page_bytes as usize];
-        if device.read(number, &mut page, &mut []).is_ok() && (1..=9).contains(&page[0]) {
+        if device.read(number, &mut page, &mut []).is_ok() && (1..=10).contains(&page[0]) {
             let said = u32::from_le_bytes(page[16..20].try_into().unwrap());
             let seed = if page[0] == 1 { 0 } else { seed };
             if said == checksum(&page, seed) {
@@ -130,7 +130,9 @@ fn use_all(device: &mut Forged<'_>, memory: &mut [u8]) {
             } else {
                 files.push(listed.number);
                 let mut content = [0; 5000];
-                let _ = volume.read(listed.number, attributes.size / 2, &mut content);
+                for part in 0..8 {
+                    let _ = volume.read(listed.number, attributes.size / 8 * part, &mut content);
+                }
             }
             let _ = volume.lookup(directory, &name[..listed.name_length]);
         }
@@ -139,6 +141,8 @@ fn use_all(device: &mut Forged<'_>, memory: &mut [u8]) {
     let root = volume.root();
     for (at, &file) in files.iter().enumerate().take(8) {
         let _ = volume.write(file, 3000 * at as u64, &[1; 3000], NOW);
+        (0..40).for_each(|part| _ = volume.write(file, WIDE / 40 * part, &[2; 3000], NOW));
+        let _ = volume.set_length(file, WIDE / 2, NOW);
         let _ = volume.set_length(file, 100, NOW);
     }
     let _ = volume.create(root, b"new", &new_file(0o600));
@@ -151,6 +155,18 @@ fn use_all(device: &mut Forged<'_>, memory: &mut [u8]) {
     let _ = volume.unmount();
 }
 
+/// Bytes of a file whose index has maps, and extent logs in front of them.
+const WIDE: u64 = 40 << 20;
+
+/// Writes single pages all over a file.
+fn write_all_over(volume: &mut FlashLight<&mut [u8], &mut Device>, rng: &mut Rng) {
+    let file = volume.create(volume.root(), b"wide", &new_file(0o644)).unwrap();
+    for _ in 0..400 {
+        volume.write(file, 2048 * rng.below(WIDE / 2048), &[7; 2048], NOW).unwrap();
+    }
+    volume.sync_file(file).unwrap();
+}
+
 #[test]
 fn forged_pages_do_no_harm_beyond_themselves() {
     let first: u64 = std::env::var("BASALT_SEED").map_or(0, |seed| seed.parse().unwrap());
@@ -161,6 +177,7 @@ fn forged_pages_do_no_harm_beyond_themselves() {
         support::format(&mut device, &mut memory, seed);
         let mut model = Model::new(seed, 600_000);
         let mut volume = support::volume_of(&mut device, &mut memory);
+        write_all_over(&mut volume, &mut Rng::new(seed));
         (0..200).for_each(|_| model.step(&mut volume));
         if seed % 2 == 0 {
             volume.unmount().map_err(|(error, _)| error).unwrap();
@@ -169,12 +186,15 @@ fn forged_pages_do_no_harm_beyond_themselves() {
         uuid[..8].copy_from_slice(&seed.to_le_bytes());
         let whole = metadata(&mut device, seed_of(&uuid));
         assert!(whole.len() > 50, "{}", whole.len());
+        let index: Vec<usize> = (0..whole.len()).filter(|&at| matches!(whole[at].1[0], 8..=10)).collect();
+        assert!(index.iter().any(|&at| whole[at].1[0] == 10), "no extent log");
         let mut rng = Rng::new(seed);
         for round in 0..60 {
             let mut copy = Device::new(device.device().snapshot().unwrap()).unwrap();
             let mut pages = HashMap::new();
             for _ in 0..rng.between(1, 6) {
-                let (number, page, seed) = &whole[rng.index(whole.len())];
+                let at = if rng.chance(50) { index[rng.index(index.len())] } else { rng.index(whole.len()) };
+                let (number, page, seed) = &whole[at];
                 let mut page = page.clone();
                 forge(&mut rng, &mut page, *seed);
                 pages.insert(*number, page);

@@ -85,6 +85,11 @@ impl<'a> Extents<'a> {
                 break;
             }
             let (from, to) = (found.offset.max(offset), found.end().min(end));
+            // The list of a damaged page may be in any order.
+            if from >= to {
+                at += 1;
+                continue;
+            }
             if found.page != NONE {
                 removed(found.page_at(from), to - from);
             }
