@@ -216,15 +216,19 @@ impl Volume {
 
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
+    use std::sync::Arc;
     use std::thread;
     use std::time::Duration;
 
     use basalt_segments::SegmentState;
     use basalt_vfs::FileSystem;
+    use zerocopy::FromBytes;
 
     use super::*;
+    use crate::check::{CheckOptions, check};
+    use crate::layout::summary::RawSummaryBlock;
     use crate::options::OpenOptions;
-    use crate::testing::{create, open_new, places, write};
+    use crate::testing::{create, open, open_new, places, write};
 
     const CAUSE: CleaningCause = CleaningCause::Background;
 
@@ -302,6 +306,52 @@ mod tests {
         assert!(fs.commit_by_journal(CAUSE, true).unwrap());
         let volume = fs.volume.lock();
         assert_eq!((volume.table.state(segment), volume.table.pre_invalid(segment)), (SegmentState::Prefree, 212));
+    }
+
+    /// One owner in a summary is wrong, of a block that has died since the checkpoint, which needs it. Cleaning moves it, and only recovery can
+    /// see that.
+    #[test]
+    fn a_wrong_owner_of_a_dead_block_keeps_nothing_from_being_recovered() {
+        let options = || OpenOptions { pre_invalid_bytes: Some(32 << 20), ..OpenOptions::default() };
+        let (device, fs) = open_new(64, 64 << 10, options());
+        let [ino, other] = ["file", "other"].map(|name| create(&fs, name));
+        write(&fs, ino, 0..2048, 1);
+        write(&fs, other, 0..4, 1);
+        fs.sync().unwrap();
+        let before = places(&fs, ino, 0..2048);
+        let is_whole = |at: &usize| (*at..at + 512).all(|index| before[index].segment() == before[*at].segment());
+        let at = (0..1024).find(is_whole).unwrap();
+        let (segment, offset) = (before[at].segment(), before[at].offset() as usize);
+        {
+            let mut volume = fs.volume.lock();
+            let address = volume.geometry.summary_block(segment);
+            let mut block = volume.read_block(address).unwrap();
+            RawSummaryBlock::mut_from_bytes(&mut block.0).unwrap().entries[offset].nid = (other as u32).into();
+            volume.write_metadata(address, &block.0).unwrap();
+        }
+        write(&fs, ino, at as u64..at as u64 + 300, 2);
+        fs.volume.lock().write_back_all().unwrap();
+        {
+            let mut volume = fs.volume.lock();
+            let section = volume.table.section_of(segment);
+            volume.clean_section(section, CAUSE).unwrap();
+        }
+        {
+            let _turn = fs.take_turn();
+            assert!(fs.commit_by_journal(CAUSE, true).unwrap());
+        }
+        write(&fs, other, 0..4, 7);
+        fs.sync_file(other, false).unwrap();
+        let cut = Arc::new(device.snapshot());
+        let fs = open(&cut, options());
+        assert!(fs.is_writable(), "{:?}", fs.warnings());
+        let mut bytes = [0; BLOCK_SIZE];
+        for (ino, page, allowed) in [(other, 0, [7, 7]), (ino, at as u64, [1, 2]), (ino, at as u64 + 400, [1, 1])] {
+            fs.read(ino, page * BLOCK_SIZE as u64, &mut bytes).unwrap();
+            assert!(allowed.iter().any(|byte| bytes == [*byte; BLOCK_SIZE]), "inode {ino}, page {page}: {}", bytes[0]);
+        }
+        fs.close().unwrap();
+        assert!(check(&*cut, &CheckOptions::default(), &mut |_| ()).unwrap().is_clean());
     }
 
     /// Logs may have been in segments that a commit frees, so recovery has to know of it, also where nothing was moved.

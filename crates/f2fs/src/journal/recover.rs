@@ -8,7 +8,7 @@
 //!    use's by now.
 //! 4. Nodes first, in the NAT; then the pointers to data in them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use basalt_segments::{Durable, LogId, MainBlock, Segment, SegmentKind, SegmentState};
 
@@ -17,17 +17,18 @@ use super::moves::Owner;
 use super::state::FoundAtOpen;
 use super::translation::Translation;
 use crate::error::{Error, Result};
-use crate::layout::Address;
-use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::layout::journal::{KIND_DATA, KIND_NODE, Move};
 use crate::layout::summary::RawSummary;
+use crate::layout::{Address, BLOCKS_PER_SEGMENT, Nid};
 use crate::log::active::Owners;
 use crate::log::active::{data_owner, node_owner};
 use crate::mutant::{self, Mutant};
+use crate::node::pointers::pointers;
 use crate::options::Extent;
 use crate::volume::Volume;
 
 /// A block of the checkpoint that was moved.
+#[derive(Clone, Copy)]
 struct Moved {
     old: Address,
     last: Address,
@@ -89,21 +90,56 @@ impl Volume {
             }
             result => result,
         };
-        let of = |kind| moved.iter().filter(move |one| one.owner.kind == kind);
+        let (nodes, data): (Vec<&Moved>, Vec<&Moved>) = moved.iter().partition(|one| one.owner.kind == KIND_NODE);
         // Nodes first: a summary that cannot be read is made anew from all that are live.
-        for one in of(KIND_NODE).chain(of(KIND_DATA)) {
+        for one in &nodes {
             pass(self.settle(one, owners))?;
         }
-        for one in of(KIND_NODE) {
+        for one in nodes {
             pass(self.point_nat(one))?;
         }
-        for one in of(KIND_DATA) {
+        let data = self.with_true_owners(data)?;
+        for one in &data {
+            pass(self.settle(one, owners))?;
+        }
+        for one in &data {
             pass(self.point_node(one))?;
         }
         if left_out > 0 {
             tracing::warn!(left_out, "moves that contradict the checkpoint are left out");
         }
         Ok(())
+    }
+
+    /// Moved blocks of data with the nodes that point to them. The journal has the owner of a dead block from a summary, which may be wrong: then
+    /// all nodes are searched.
+    fn with_true_owners(&mut self, data: Vec<&Moved>) -> Result<Vec<Moved>> {
+        let mut data: Vec<Moved> = data.into_iter().copied().collect();
+        let mut wrong: BTreeMap<Address, usize> = BTreeMap::new();
+        for (at, one) in data.iter().enumerate() {
+            match self.pointer_of(one.owner.nid, one.owner.index, one.old) {
+                Err(Error::Damaged { .. }) => _ = wrong.insert(one.old, at),
+                pointer => _ = pointer?,
+            }
+        }
+        if wrong.is_empty() {
+            return Ok(data);
+        }
+        tracing::warn!(blocks = wrong.len(), "the journal has wrong owners of moved blocks: searching all nodes");
+        for nid in Nid::all(Nid::FIRST..self.geometry.node_ids()) {
+            let address = self.nat_entry(nid)?.address();
+            if !self.geometry.in_main(address) {
+                continue;
+            }
+            // One that cannot be read points to none of them, as far as anybody knows.
+            let Ok(block) = self.read_block(address) else { continue };
+            for (index, slot) in (0..).zip(pointers(&block.0, &self.geometry).unwrap_or_default()) {
+                if let Some(at) = wrong.get(&Address::from(*slot)) {
+                    data[*at].owner = Owner { nid, index, kind: KIND_DATA };
+                }
+            }
+        }
+        Ok(data)
     }
 
     /// The blocks that the checkpoint has live and the journal moved, with their last places.
