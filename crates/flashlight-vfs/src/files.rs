@@ -93,7 +93,12 @@ impl<D: NandDevice + Send> Inner<D> {
 
     /// What was written outlasts a power cut, also where the chip is a file.
     fn flush(&mut self) -> Result<()> {
-        self.volume.device().flush().map_err(|failed| error(failed.into()))
+        let flushed = self.volume.device().flush();
+        if flushed.is_err() {
+            // The system tells of it once: whoever asks later must not hear that all is well.
+            self.volume.fail();
+        }
+        flushed.map_err(|failed| error(failed.into()))
     }
 
     fn is_held(&self, number: Number) -> bool {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use basalt_flashlight::{FlashLight, FormatOptions, Identity, Time, memory_bytes};
 use basalt_flashlight_vfs::FlashFs;
 use basalt_nand::{Chip, ChipOptions, Ecc, Geometry};
-use basalt_vfs::{Caller, Engine, Error, ErrorKind, FileKind, FileSystem, NewNode, RenameFlags};
+use basalt_vfs::{Caller, Engine, Error, ErrorKind, FileKind, FileSystem, NewNode, RenameFlags, XattrFlags};
 use basalt_workloads::{Limit, Settings, Unobserved, VfsFiles, by_name, run};
 
 type Device = Ecc<Chip, 1>;
@@ -141,7 +141,8 @@ fn directories_and_what_the_format_does_not_have() {
     let there = fs.rename(directory.ino, b"file-1", directory.ino, b"file-2", RenameFlags::NO_REPLACE, &CALLER);
     assert_eq!(there.map(|_| ()).map_err(|error| error.kind()), Err(ErrorKind::Exists));
     assert!(matches!(fs.link(directory.ino, root, b"link"), Err(Error::NotPermitted(_))));
-    assert!(matches!(fs.get_xattr(root, b"user.a"), Err(Error::NotSupported(_))));
+    assert!(matches!(fs.get_xattr(root, b"user.a"), Err(Error::NoAttribute)));
+    assert!(matches!(fs.set_xattr(root, b"user.a", b"1", XattrFlags::empty()), Err(Error::NotSupported(_))));
     let long = fs.lookup(root, &[b'a'; 256]);
     assert_eq!(long.map(|_| ()).map_err(|error| error.kind()), Err(ErrorKind::NameTooLong));
     assert_eq!(fs.attributes(99_999).map(|_| ()).map_err(|error| error.kind()), Err(ErrorKind::Stale));

@@ -104,6 +104,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     fn write_leaf(&mut self, clean: bool) -> Result<()> {
         let before = self.leaf.block;
+        self.work = NONE;
         let (state, work) = (&self.state, self.memory.page_mut(Buffer::Work));
         state.write(work, clean);
         self.append_to(Place::Leaf, Buffer::Work, Area::Leaf, 0, 0, 0)?;

@@ -59,6 +59,11 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let page_bytes = self.geometry.page_bytes as usize;
         let place = self.place_for(slot, end);
         let serial = self.files[slot].serial;
+        // First: extents may leave the inode for maps, as many as the size asks for.
+        let size = self.memory.page(Buffer::File(slot)).u64_at(inode::SIZE);
+        self.fit(slot, size.max(end), 0)?;
+        self.memory.page_mut(Buffer::File(slot)).set_u64(inode::SIZE, size.max(end));
+        self.files[slot].dirty = true;
         let mut run = Extent { offset: 0, page: NONE, length: 0 };
         let (mut done, mut failed) = (0, Ok(()));
         while done < bytes.len() {
@@ -89,12 +94,12 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             }
             done += length;
         }
-        let size = self.memory.page(Buffer::File(slot)).u64_at(inode::SIZE);
-        let end = if done > 0 { size.max(offset + done as u64) } else { size };
-        self.fit(slot, end, 0)?;
-        self.memory.page_mut(Buffer::File(slot)).set_u64(inode::SIZE, end);
         if run.length > 0 {
             self.insert(slot, run)?;
+        }
+        if failed.is_err() {
+            let end = if done > 0 { size.max(offset + done as u64) } else { size };
+            self.memory.page_mut(Buffer::File(slot)).set_u64(inode::SIZE, end);
         }
         failed
     }

@@ -10,7 +10,7 @@
 use basalt_nand::NandDevice;
 
 use crate::error::{Error, Result};
-use crate::layout::extents::{self, Extent, Extents};
+use crate::layout::extents::{self, Extent, Extents, SPARE};
 use crate::layout::header::{Area, HEADER};
 use crate::layout::inode::{self, EXTENT, Inode, MAPS_PER_REGION, MOST_MAPS, pointers};
 use crate::layout::{NONE, Numbers};
@@ -58,7 +58,8 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Maps that a file of so many bytes has or will have; `None` if its inode has no room to lead to them.
     pub(crate) fn maps_for(&self, inode: &[u8], size: u64) -> Option<usize> {
         let maps = self.pages_of(size).div_ceil(self.per_map().into()) as usize;
-        let room = inode.len() - inode.body();
+        // With the longest name: no rename takes away what the file needs.
+        let room = inode.len().saturating_sub(inode.body_behind_longest_name());
         (maps <= MOST_MAPS && 4 * pointers(maps) + LEAST_EXTENTS * EXTENT <= room).then(|| maps.max(inode.maps()))
     }
 
@@ -130,7 +131,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let inode = self.memory.page(Buffer::File(slot));
         let reserved = self.more_pointers(inode, inode.u64_at(inode::SIZE));
         let (inode, counts) = self.memory.page_and_counts(Buffer::File(slot));
-        let (log, count, end) = (inode.log(), inode.count(), inode.len() - reserved);
+        let (log, count) = (inode.log(), inode.count());
+        // A damaged inode may have more than there is room for beside its pointers.
+        let end = inode.len().saturating_sub(reserved).max(log + EXTENT * count);
         let mut list = Extents::new(&mut inode[log..end], count);
         let result = change(&mut list, &mut |page, length| count_dead(counts, &geometry, page, length));
         let count = list.count();
@@ -158,7 +161,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         loop {
             let inode = self.memory.page(Buffer::File(slot));
             let more = self.more_pointers(inode, size);
-            if inode.is_inline() || inode.body() + inode.body_length() + 2 * EXTENT + more + bytes <= inode.len() {
+            if inode.is_inline() || inode.body() + inode.body_length() + SPARE * EXTENT + more + bytes <= inode.len() {
                 return Ok(());
             }
             self.merge_extents(slot)?;
@@ -183,9 +186,16 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     fn merge_extents(&mut self, slot: usize) -> Result<()> {
         let inode = self.memory.page(Buffer::File(slot));
         let maps = self.maps_for(inode, inode.u64_at(inode::SIZE)).ok_or(Error::FileTooLarge)?;
-        self.set_maps(slot, maps);
+        self.set_maps(slot, maps)?;
+        let per = self.per_map();
+        // Of a sound file nothing lies behind its maps.
+        let end = maps as u32 * per;
+        self.with_log(slot, |list, dead| list.remove(end, NONE - end, dead));
+        if maps == 0 {
+            return Ok(());
+        }
         let inode = self.memory.page(Buffer::File(slot));
-        let (list, per) = (&inode[inode.log()..], self.per_map());
+        let list = &inode[inode.log()..];
         // Of each map, or of each region, the extents that begin there.
         let (parts, part) = match inode.regions() {
             0 => (maps, per),
@@ -317,14 +327,18 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     }
 
     /// Gives an inode pointers to so many maps, and to the regions of them. Those that go lead nowhere.
-    fn set_maps(&mut self, slot: usize, maps: usize) {
+    fn set_maps(&mut self, slot: usize, maps: usize) -> Result<()> {
+        let page = self.files[slot].page;
         let inode = self.memory.page_mut(Buffer::File(slot));
         let (old, old_regions) = (inode.maps(), inode.regions());
         if maps == old {
-            return;
+            return Ok(());
         }
         let (body, log, length) = (inode.body(), inode.log(), EXTENT * inode.count());
         let new_log = body + 4 * pointers(maps);
+        if new_log + length > inode.len() {
+            return Err(Error::Damaged { page, what: "its inode has no room for the index that its size asks for" });
+        }
         let regions = old_regions.min(pointers(maps) - maps);
         let from = body + 4 * old..body + 4 * (old + regions);
         // Regions come behind the maps, the log behind the regions: what moves back moves last.
@@ -338,6 +352,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             inode.copy_within(log..log + length, new_log);
         }
         inode.set_u16(inode::MAPS, maps as u16);
+        Ok(())
     }
 
     /// Takes all pages from `from` on out of a file. With `from` 0 the file has none.
@@ -366,7 +381,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             self.dead_if_any(region);
         }
         if kept < maps {
-            self.set_maps(slot, kept);
+            self.set_maps(slot, kept)?;
         }
         Ok(())
     }

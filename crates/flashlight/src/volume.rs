@@ -310,6 +310,11 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         error.into()
     }
 
+    /// Takes no more changes: what was written may not last.
+    pub fn fail(&mut self) {
+        self.stopped = true;
+    }
+
     /// A number that grows with each use.
     pub(crate) fn use_now(&mut self) -> u32 {
         self.uses += 1;

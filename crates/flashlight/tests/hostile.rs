@@ -205,3 +205,36 @@ fn forged_pages_do_no_harm_beyond_themselves() {
         }
     }
 }
+
+/// Inodes whose log is full, and that say another size: of more maps than they have room to lead to, or of fewer than their extents are in.
+#[test]
+fn sizes_that_do_not_fit_their_extents_are_borne() {
+    let geometry = Geometry::new(2048, 64, 64, 300).unwrap();
+    for (size, behind) in [(300 * 506 * 2048_u64, 0), (481 * 2048, 0x20)] {
+        let mut device = support::chip(geometry, 1);
+        let mut memory = support::memory(&geometry);
+        support::format(&mut device, &mut memory, 1);
+        let mut volume = support::volume_of(&mut device, &mut memory);
+        let file = volume.create(volume.root(), b"file", &new_file(0o644)).unwrap();
+        (0..157).for_each(|at| volume.write(file, (1 + 3 * at) * 2048, &[1; 2048], NOW).unwrap());
+        volume.unmount().map_err(|(error, _)| error).unwrap();
+        let mut uuid = [7; 16];
+        uuid[..8].copy_from_slice(&1_u64.to_le_bytes());
+        let inodes = metadata(&mut device, seed_of(&uuid)).into_iter().filter(|(_, page, _)| page[0] == 8);
+        let forged = inodes.map(|(number, mut page, seed)| {
+            page[32..40].copy_from_slice(&size.to_le_bytes());
+            // Behind a name of four bytes and no pointers.
+            (0..150).for_each(|at| page[108 + 12 * at + 2] |= behind);
+            let sum = checksum(&page, seed);
+            page[16..20].copy_from_slice(&sum.to_le_bytes());
+            (number, page)
+        });
+        let pages: HashMap<u32, Vec<u8>> = forged.collect();
+        assert!(!pages.is_empty());
+        use_all(&mut Forged { device: &mut device, pages: pages.clone(), reads: 0 }, &mut memory);
+        let mut again = Forged { device: &mut device, pages, reads: 0 };
+        if let Ok(mut volume) = FlashLight::mount(&mut again, &mut memory[..]) {
+            let _ = volume.unlink(volume.root(), b"file", false, NOW);
+        }
+    }
+}

@@ -204,7 +204,9 @@ fn check_content(args: &Args, device: &FileDevice) -> Result<(), Failure> {
 
 /// Refuses a target that holds something recognizable.
 pub(super) fn expect_nothing_on(path: &Path, device: &FileDevice) -> Result<(), Failure> {
-    if let Some(found) = probe(device).map_err(|error| Failure::volume(path, &error))? {
+    let other = crate::volume::flashlight::detect(device).map_err(|error| Failure::device(&error))?;
+    let other = other.map(|_| crate::volume::flashlight::NAME);
+    if let Some(found) = probe(device).map_err(|error| Failure::volume(path, &error))?.or(other) {
         return Err(Failure::at(path.display(), format_args!("holds {found}"))
             .hint("--force overwrites it, and all its data is lost"));
     }

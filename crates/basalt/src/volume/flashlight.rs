@@ -25,7 +25,7 @@ pub type ImageVolume = FlashLight<Vec<u8>, ImageChip>;
 /// Bytes that tell most volumes: block 0 has a root most of the time.
 const FIRST: usize = 4096;
 /// What [`probe`] calls a FlashLight volume.
-const NAME: &str = "flashlight";
+pub const NAME: &str = "flashlight";
 
 /// The shape of the chip in an image, with all its spare bytes, if a FlashLight volume is on it.
 ///

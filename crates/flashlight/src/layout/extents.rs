@@ -6,6 +6,9 @@
 use super::inode::EXTENT;
 use super::{NONE, Numbers};
 
+/// Extents that a list has room for beside those that it has, before one is inserted.
+pub(crate) const SPARE: usize = 3;
+
 /// Pages of a file that follow one another on the chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
@@ -52,9 +55,10 @@ impl<'a> Extents<'a> {
         self.count
     }
 
-    /// Whether any extent can be inserted: that may split one, and adds one.
+    /// Whether any extent can be inserted: that may split one, and adds one; then there is room still for one that is split when a range is
+    /// taken out.
     pub(crate) fn has_room(&self) -> bool {
-        (self.count + 2) * EXTENT <= self.bytes.len()
+        (self.count + SPARE) * EXTENT <= self.bytes.len()
     }
 
     fn set(&mut self, at: usize, extent: Extent) {

@@ -93,6 +93,8 @@ pub(crate) trait Inode {
     fn set_region(&mut self, which: usize, page: u32);
     /// Where the body begins.
     fn body(&self) -> usize;
+    /// Where the body would begin behind the longest name.
+    fn body_behind_longest_name(&self) -> usize;
     /// Where the log begins, of extents or of entries.
     fn log(&self) -> usize;
     /// Bytes of the body that are in use.
@@ -173,6 +175,10 @@ impl Inode for [u8] {
 
     fn body(&self) -> usize {
         (NAME + usize::from(self.u16_at(NAME_LENGTH)) + usize::from(self.u16_at(XATTR_LENGTH))).next_multiple_of(4)
+    }
+
+    fn body_behind_longest_name(&self) -> usize {
+        (NAME + MOST_NAME + usize::from(self.u16_at(XATTR_LENGTH))).next_multiple_of(4)
     }
 
     fn log(&self) -> usize {

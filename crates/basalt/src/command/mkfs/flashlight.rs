@@ -10,7 +10,7 @@ use basalt_nand::presets::{self, PRESETS};
 use basalt_nand::{Chip, ChipOptions, Corrected, Geometry, NandDevice};
 use serde::Serialize;
 
-use super::{Args, check_content, is_missing};
+use super::{Args, check_content, is_empty_file, is_missing};
 use crate::failure::{Failure, one_line};
 use crate::output::Output;
 use crate::progress::{Progress, Unit};
@@ -57,12 +57,11 @@ pub(super) fn make(args: &Args) -> Result<Report, Failure> {
                 shape_for(args, &device)?.0
             }
         };
-        let chip = Corrected::new(Chip::new(ChipOptions::new(shape)));
-        let chip = chip.map_err(|_| Failure::at(path.display(), flashlight::too_little_spare(&shape)))?;
-        return format(args, chip, shape);
+        return rehearse(args, shape);
     }
     if is_missing(path) {
         let shape = args.nand.ok_or_else(|| no_chip(args))?;
+        rehearse(args, shape)?;
         let device = FileDevice::create(path, shape.raw_bytes()).map_err(|error| Failure::device(&error))?;
         let made = erase_all(args, &device).and_then(|()| format_image(args, device, shape));
         if made.is_err() {
@@ -71,9 +70,18 @@ pub(super) fn make(args: &Args) -> Result<Report, Failure> {
         }
         return made;
     }
+    if is_empty_file(path) {
+        let shape = args.nand.ok_or_else(|| no_chip(args))?;
+        rehearse(args, shape)?;
+        let resize = Some(shape.raw_bytes());
+        let device = target::open(path, &OpenOptions { resize, ..OpenOptions::default() }, args.target.patience.wait)?;
+        return erase_all(args, &device).and_then(|()| format_image(args, device, shape));
+    }
     let device = args.target.open_exclusive()?;
     expect_image(args, &device)?;
     let (shape, is_chip) = shape_for(args, &device)?;
+    // What cannot be made destroys nothing.
+    rehearse(args, shape)?;
     let device = match device.size() == shape.raw_bytes() {
         true => device,
         false => {
@@ -86,6 +94,13 @@ pub(super) fn make(args: &Args) -> Result<Report, Failure> {
         erase_all(args, &device)?;
     }
     format_image(args, device, shape)
+}
+
+/// Makes the volume on a chip in memory.
+fn rehearse(args: &Args, shape: Geometry) -> Result<Report, Failure> {
+    let chip = Corrected::new(Chip::new(ChipOptions::new(shape)));
+    let chip = chip.map_err(|_| Failure::at(args.target.path.display(), flashlight::too_little_spare(&shape)))?;
+    format(args, chip, shape)
 }
 
 /// Options that a FlashLight volume has not.
