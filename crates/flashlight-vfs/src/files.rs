@@ -1,7 +1,6 @@
 //! Files and directories: one lock around the volume, references of inodes, `.` and `..`.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use basalt_flashlight::{Attributes as Inode, Change, FlashLight, InodeNumber as Number, NewInode};
 use basalt_nand::NandDevice;
@@ -19,8 +18,6 @@ const SGID: u32 = 0o2000;
 const GROUP_EXECUTES: u32 = 0o010;
 /// Bytes of a path that Linux takes.
 const LONGEST_TARGET: u64 = 4096;
-/// How long changes wait at most until they outlast a power cut by themselves.
-const INTERVAL: Duration = Duration::from_secs(30);
 /// Places of a listing: `.`, `..`, then the entries in the order of their keys.
 const FIRST_ENTRY: u64 = 2;
 const NO_XATTRS: Error = Error::NotSupported("extended attributes on FlashLight");
@@ -484,7 +481,7 @@ impl<D: NandDevice + Send> FileSystem for FlashFs<D> {
         if inner.changed && !inner.closed {
             let _ = inner.sync();
         }
-        Background { next: INTERVAL }
+        Background { next: self.commit_interval }
     }
 
     fn close(&self) -> Result<()> {

@@ -14,6 +14,7 @@ mod files;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use basalt_flashlight::FlashLight;
 use basalt_nand::NandDevice;
@@ -25,6 +26,9 @@ pub use engine::{label_text, uuid_text};
 /// Says what time it is.
 pub type Clock = Box<dyn Fn() -> Time + Send + Sync>;
 
+/// How long changes wait at most, where nobody says otherwise: as on F2FS volumes.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
+
 /// A FlashLight volume that several threads can use.
 pub struct FlashFs<D> {
     inner: Mutex<Inner<D>>,
@@ -34,6 +38,8 @@ pub struct FlashFs<D> {
     read_only: bool,
     /// It was not unmounted the last time.
     recovered: bool,
+    /// How long changes wait at most until they outlast a power cut by themselves.
+    commit_interval: Duration,
 }
 
 struct Inner<D> {
@@ -56,7 +62,14 @@ impl<D: NandDevice + Send> FlashFs<D> {
             times_are_callers: AtomicBool::new(false),
             read_only: false,
             recovered,
+            commit_interval: COMMIT_INTERVAL,
         }
+    }
+
+    /// With another time that changes wait at most until [`Engine::tick`](basalt_vfs::Engine::tick) makes them durable; 5 seconds without.
+    #[must_use]
+    pub fn with_commit_interval(self, commit_interval: Duration) -> FlashFs<D> {
+        FlashFs { commit_interval, ..self }
     }
 
     /// A volume that is only looked at: every change is refused. Mounting may have written to the chip.

@@ -1,6 +1,7 @@
 //! FlashLight under the lab's workloads, and as mounts use it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use basalt_flashlight::{FlashLight, FormatOptions, Identity, Time, memory_bytes};
 use basalt_flashlight_vfs::FlashFs;
@@ -146,6 +147,27 @@ fn directories_and_what_the_format_does_not_have() {
     let long = fs.lookup(root, &[b'a'; 256]);
     assert_eq!(long.map(|_| ()).map_err(|error| error.kind()), Err(ErrorKind::NameTooLong));
     assert_eq!(fs.attributes(99_999).map(|_| ()).map_err(|error| error.kind()), Err(ErrorKind::Stale));
+}
+
+/// What nobody syncs is durable after the commit interval.
+#[test]
+fn the_time_of_a_commit_is_the_mounts_and_a_commit_outlasts_a_power_cut() {
+    let fs = formatted();
+    assert_eq!(fs.tick(clock()()).next, Duration::from_secs(5));
+    let fs = fs.with_commit_interval(Duration::from_millis(1500));
+    let root = fs.root();
+    fs.create(root, b"old", &FILE, &CALLER).unwrap();
+    fs.sync().unwrap();
+    let new = fs.create(root, b"new", &FILE, &CALLER).unwrap();
+    fs.write(new.ino, 0, b"data", false).unwrap();
+    fs.unlink(root, b"old").unwrap();
+    assert_eq!(fs.tick(clock()()).next, Duration::from_millis(1500));
+    let cut = fs.with_volume(|volume| volume.device().device().snapshot()).unwrap();
+    let after = mounted(Ecc::new(cut).unwrap());
+    assert_eq!(names(&after, root), [".", "..", "new"]);
+    let mut content = [0; 8];
+    assert_eq!(after.read(new.ino, 0, &mut content).unwrap(), 4);
+    assert_eq!(&content[..4], b"data");
 }
 
 /// Whoever reads the errors of a full volume can still delete, and what was there stays.

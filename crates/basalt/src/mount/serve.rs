@@ -216,7 +216,8 @@ fn open_flashlight(job: &Job, device: Arc<dyn BlockDevice>, shape: Geometry) -> 
         return Err(flashlight::not_for_flashlight(&job.target, "mount -o rescue"));
     }
     let changes = if engine.read_only { Changes::Dropped } else { Changes::Kept };
-    Ok(Opened::OnRawFlash(Arc::new(flashlight::open(&job.target, device, shape, changes)?)))
+    let fs = flashlight::open(&job.target, device, shape, changes)?;
+    Ok(Opened::OnRawFlash(Arc::new(fs.with_commit_interval(engine.commit_interval))))
 }
 
 /// Shows what a search for nodes finds.
