@@ -108,15 +108,8 @@ fn change(difference: &str, root: &Path) {
     write(&path, &text, root);
 }
 
-/// Builds a program of the workspace in `root`, a copy, where the tests were built, as they were: what has not changed is there.
+/// Builds a program of the workspace in `root` where the tests were built, as they were: what has not changed is there.
 fn build(root: &Path, program: &str) -> PathBuf {
-    // First the sources themselves. Else what has changed since the tests were built would be built from the copy, and pass for built from the
-    // sources for ever: Cargo would look at those of the copy alone.
-    build_in(&workspace(), "basalt");
-    build_in(root, program)
-}
-
-fn build_in(root: &Path, program: &str) -> PathBuf {
     let built_tests = Path::new(support::program()).parent().unwrap();
     let target = built_tests.parent().unwrap();
     let profile = if built_tests.ends_with("release") { "bench" } else { "test" };
