@@ -100,7 +100,7 @@ fn trees_go_in_and_come_out_as_they_were() {
     // Whoever only looks changes nothing.
     let before = fs::read(&image).unwrap();
     basalt(["get", "-r", &image, "/copy", &scratch.text("out")]).ok();
-    Manifest::of(&tree).unwrap().expect_same(&Manifest::of(&scratch.path("out")).unwrap(), "what came out");
+    Manifest::of(&tree).unwrap().expect_same(&Manifest::of(scratch.path("out")).unwrap(), "what came out");
     assert!(basalt(["ls", "-b", &image, "/copy"]).ok().contains("link"));
     scratch.file("two", "second");
     basalt(["fsck", &image]).ok();
@@ -227,7 +227,7 @@ fn a_mount_serves_the_kernel_and_comes_back_clean() {
     basalt(["fsck", &image]).ok();
     let read_only = Mounted::new(&scratch, "ro");
     let bytes = fs::read(&image).unwrap();
-    before.expect_same(&Manifest::of(&read_only.path("tree")).unwrap(), "what a second mount shows");
+    before.expect_same(&Manifest::of(read_only.path("tree")).unwrap(), "what a second mount shows");
     assert!(fs::write(read_only.path("new"), "").is_err());
     read_only.unmount();
     assert!(fs::read(&image).unwrap() == bytes, "a read-only mount has changed the image");

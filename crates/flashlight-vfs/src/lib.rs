@@ -66,7 +66,7 @@ impl<D: NandDevice + Send> FlashFs<D> {
         }
     }
 
-    /// With another time that changes wait at most until [`Engine::tick`](basalt_vfs::Engine::tick) makes them durable; 5 seconds without.
+    /// With another time that changes wait at most until [`FileSystem::tick`](basalt_vfs::FileSystem::tick) makes them durable; 5 seconds without.
     #[must_use]
     pub fn with_commit_interval(self, commit_interval: Duration) -> FlashFs<D> {
         FlashFs { commit_interval, ..self }

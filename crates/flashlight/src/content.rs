@@ -82,7 +82,13 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
                 self.work_mut()[within..within + length].copy_from_slice(part);
                 Source::Buffer(Buffer::Work)
             };
-            let page = self.program(place, source, serial, number)?;
+            let page = match self.program(place, source, serial, number) {
+                Ok(page) => page,
+                Err(error) => {
+                    failed = Err(error);
+                    break;
+                }
+            };
             self.live(page);
             if run.length > 0 && run.page + run.length == page {
                 run.length += 1;

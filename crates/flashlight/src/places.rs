@@ -390,7 +390,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// has not.
     fn settle_region(&mut self, slot: usize, kept: usize) -> Result<()> {
         let inode = self.memory.page(Buffer::File(slot));
-        let stays_in_part = kept % MAPS_PER_REGION != 0 || pointers(kept) == kept;
+        let stays_in_part = !kept.is_multiple_of(MAPS_PER_REGION) || pointers(kept) == kept;
         if kept == 0 || kept == inode.maps() || inode.regions() == 0 || !stays_in_part {
             return Ok(());
         }

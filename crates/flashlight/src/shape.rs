@@ -24,7 +24,7 @@ fn shape_at(first: &[u8], start: usize, raw_bytes: u64) -> Option<Geometry> {
     let spare_bytes = u32::try_from(raw_page).ok()?.checked_sub(page_bytes)?;
     let shape = Geometry::new(page_bytes, spare_bytes, pages_per_block, blocks).ok()?;
     let raw_block = u64::from(shape.raw_page_bytes() * pages_per_block);
-    let is_root = start as u64 % raw_block == 0 && start as u64 / raw_block < u64::from(ROOT_BLOCKS);
+    let is_root = (start as u64).is_multiple_of(raw_block) && start as u64 / raw_block < u64::from(ROOT_BLOCKS);
     (is_root && shape.raw_bytes() == raw_bytes).then_some(shape)
 }
 

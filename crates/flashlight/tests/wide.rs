@@ -156,9 +156,8 @@ fn recover(device: &mut Device, memory: &mut [u8], rng: &mut Rng, what: &str) {
         if rng.chance(30) {
             device.device().cut_power_at(rng.below(20));
         }
-        match FlashLight::mount(&mut *device, &mut *memory) {
-            Ok(volume) => {
-                drop(volume);
+        match FlashLight::mount(&mut *device, &mut *memory).map(|_| ()) {
+            Ok(()) => {
                 device.device().cut_power_at(u64::MAX);
                 return;
             }
