@@ -233,7 +233,7 @@ fn a_mount_serves_the_kernel_and_comes_back_clean() {
     assert!(fs::read(&image).unwrap() == bytes, "a read-only mount has changed the image");
 }
 
-/// A killed server is a power cut, but for what the image's own file system keeps.
+/// A killed server loses what it had in memory. The file system below the image keeps what the server wrote to it.
 #[test]
 fn what_was_fsynced_is_there_after_the_server_was_killed() {
     if !can_mount() {

@@ -371,19 +371,16 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         self.count_mapped_dead(slot, end, NONE)?;
         self.with_log(slot, |list, dead| list.remove(end, NONE - end, dead));
         let inode = self.memory.page(Buffer::File(slot));
-        let first_region = kept.div_ceil(MAPS_PER_REGION);
-        for which in kept..inode.maps() {
+        let (maps, regions) = (inode.maps(), inode.regions());
+        for which in kept..maps {
             let map = self.memory.page(Buffer::File(slot)).map(which);
             self.dead_if_any(map);
         }
-        for which in first_region..self.memory.page(Buffer::File(slot)).regions() {
+        for which in kept.div_ceil(MAPS_PER_REGION)..regions {
             let region = self.memory.page(Buffer::File(slot)).region(which);
             self.dead_if_any(region);
         }
-        if kept < maps {
-            self.set_maps(slot, kept)?;
-        }
-        Ok(())
+        self.set_maps(slot, kept)
     }
 
     /// Before a file has only so many maps left: moves the extents of a region that stays in part to the maps, and of one that a file so small

@@ -119,18 +119,22 @@ impl Wide {
     }
 }
 
+/// A volume with an empty file, and memory for its mounts.
+fn with_empty_file(seed: u64) -> (Device, Vec<u8>) {
+    let mut device = chip(geometry(), seed);
+    let mut memory = support::memory(&geometry());
+    support::format(&mut device, &mut memory, seed);
+    let mut volume = volume_of(&mut device, &mut memory);
+    volume.create(volume.root(), b"wide", &new_file(0o644)).unwrap();
+    volume.unmount().map_err(|(error, _)| error).unwrap();
+    (device, memory)
+}
+
 #[test]
 fn a_wide_file_holds_what_was_written_to_it() {
     for seed in 0..4 {
-        let mut device = chip(geometry(), seed);
-        let mut memory = support::memory(&geometry());
-        support::format(&mut device, &mut memory, seed);
+        let (mut device, mut memory) = with_empty_file(seed);
         let (mut rng, mut wide) = (Rng::new(seed), Wide::default());
-        {
-            let mut volume = volume_of(&mut device, &mut memory);
-            volume.create(volume.root(), b"wide", &new_file(0o644)).unwrap();
-            volume.unmount().map_err(|(error, _)| error).unwrap();
-        }
         for round in 0..6 {
             let mut volume = volume_of(&mut device, &mut memory);
             let file = volume.lookup(volume.root(), b"wide").unwrap();
@@ -173,15 +177,8 @@ fn a_wide_file_survives_power_cuts() {
     let first: u64 = number("BASALT_SEED", 0);
     let mut cuts = 0;
     for seed in first..first + number("BASALT_SEEDS", 3) {
-        let mut device = chip(geometry(), seed);
-        let mut memory = support::memory(&geometry());
-        support::format(&mut device, &mut memory, seed);
+        let (mut device, mut memory) = with_empty_file(seed);
         let (mut rng, mut wide) = (Rng::new(seed), Wide::default());
-        {
-            let mut volume = volume_of(&mut device, &mut memory);
-            volume.create(volume.root(), b"wide", &new_file(0o644)).unwrap();
-            volume.sync().unwrap();
-        }
         for _ in 0..40 {
             let what = format!("seed {seed}, cut {cuts}");
             {

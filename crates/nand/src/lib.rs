@@ -6,7 +6,7 @@
 //! | [`device`] | the [`NandDevice`] trait and its errors: the only thing an engine sees |
 //! | [`bch`] | BCH codes over GF(2¹³): they correct 1 to 9 flipped bits of about 1,000 bytes |
 //! | [`ecc`] | a chip without error correction, corrected in software |
-//! | [`presets`] | chips that there are, by name |
+//! | [`presets`] | chips on the market, by name |
 //! | [`chip`] | a chip in memory or in a file, which refuses what real ones do not bear, wears out, and loses power (feature `std`) |
 //!
 //! A *page* is what is read and programmed at once, with its *spare* bytes. A *block* is what is erased at once: an erase block. Pages

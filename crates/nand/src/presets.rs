@@ -1,8 +1,8 @@
-//! Chips that there are, by name. Source: the tables of Linux's SPI NAND drivers, and the FlashLight paper for its chip.
+//! Chips on the market, by name. Source: the tables of Linux's SPI NAND drivers, and the FlashLight paper for its chip.
 
 use crate::Geometry;
 
-/// A chip that there is.
+/// A chip on the market.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
     /// Its name, in lower case: of a part, or of what it is known by.

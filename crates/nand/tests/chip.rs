@@ -1,6 +1,7 @@
 //! The chip refuses what real ones do not bear, and fails as they do.
 
 use basalt_nand::chip::{Failures, Flips};
+use basalt_nand::presets::{PRESETS, Preset};
 use basalt_nand::{Chip, ChipOptions, Corrected, Ecc, EccError, Geometry, NandDevice, NandError, ReadStatus, Rule};
 use basalt_random::Rng;
 
@@ -303,4 +304,14 @@ fn the_stronger_code_is_taken_where_the_spare_bytes_have_room_for_it() {
     }
     let few = Corrected::new(chip(41)).unwrap_err();
     assert_eq!(few, EccError::NoRoom { spare: 41, parity: 40 });
+}
+
+/// A chip whose data sheet asks for more than is corrected would lose data.
+#[test]
+fn chips_on_the_market_are_corrected_as_much_as_they_need() {
+    for Preset { name, geometry, bits } in PRESETS {
+        let chip = Chip::new(ChipOptions::new(Geometry { blocks: 1, ..*geometry }));
+        let corrected = Corrected::new(chip).unwrap().correctable();
+        assert!(corrected >= *bits, "{name}: {corrected} of {bits} bits");
+    }
 }

@@ -204,9 +204,13 @@ fn check_content(args: &Args, device: &FileDevice) -> Result<(), Failure> {
 
 /// Refuses a target that holds something recognizable.
 pub(super) fn expect_nothing_on(path: &Path, device: &FileDevice) -> Result<(), Failure> {
-    let other = crate::volume::flashlight::detect(device).map_err(|error| Failure::device(&error))?;
-    let other = other.map(|_| crate::volume::flashlight::NAME);
-    if let Some(found) = probe(device).map_err(|error| Failure::volume(path, &error))?.or(other) {
+    let mut found = probe(device).map_err(|error| Failure::volume(path, &error))?;
+    if found.is_none() {
+        // One whose block 0 has no root.
+        let shape = crate::volume::flashlight::detect(device).map_err(|error| Failure::device(&error))?;
+        found = shape.map(|_| crate::volume::flashlight::NAME);
+    }
+    if let Some(found) = found {
         return Err(Failure::at(path.display(), format_args!("holds {found}"))
             .hint("--force overwrites it, and all its data is lost"));
     }

@@ -14,6 +14,7 @@ use basalt_flashlight::{FlashLight, SHAPE_BYTES, find_shape, memory_bytes};
 use basalt_flashlight_vfs::FlashFs;
 use basalt_nand::chip::Backing;
 use basalt_nand::{Chip, ChipOptions, Corrected, Geometry, NandDevice};
+use serde::Serialize;
 
 use crate::failure::Failure;
 
@@ -48,6 +49,51 @@ fn first_bytes(device: &dyn BlockDevice, most: usize) -> Result<Vec<u8>, DeviceE
     let mut bytes = vec![0; most.min(usize::try_from(device.size()).unwrap_or(most))];
     device.read_at(0, &mut bytes)?;
     Ok(bytes)
+}
+
+/// What a chip in an image is like, as commands show it.
+#[derive(Debug, Serialize)]
+pub struct ChipFacts {
+    /// Bytes of the image.
+    #[serde(rename = "size")]
+    pub image_bytes: u64,
+    /// Bytes of data of a page.
+    pub page_bytes: u32,
+    /// Spare bytes of a page, all of them.
+    pub spare_bytes: u32,
+    /// Pages of a block.
+    pub pages_per_block: u32,
+    /// Blocks of the chip.
+    pub blocks: u32,
+    /// Those of them that are bad.
+    pub bad_blocks: u32,
+    /// Flipped bits that are set right in each 512 bytes.
+    pub corrected_bits: u32,
+}
+
+impl ChipFacts {
+    /// Of a chip of this shape.
+    pub fn new(shape: &Geometry, bad_blocks: u32, corrected_bits: u32) -> ChipFacts {
+        ChipFacts {
+            image_bytes: shape.raw_bytes(),
+            page_bytes: shape.page_bytes,
+            spare_bytes: shape.spare_bytes,
+            pages_per_block: shape.pages_per_block,
+            blocks: shape.blocks,
+            bad_blocks,
+            corrected_bits,
+        }
+    }
+
+    /// Bytes of data of a block.
+    pub fn block_bytes(&self) -> u64 {
+        u64::from(self.page_bytes) * u64::from(self.pages_per_block)
+    }
+
+    /// Bytes of data of the chip.
+    pub fn bytes(&self) -> u64 {
+        self.block_bytes() * u64::from(self.blocks)
+    }
 }
 
 /// What happens to changes of a chip in an image.

@@ -12,7 +12,7 @@ use super::Args;
 use crate::failure::{DONE, Failure, Outcome, one_line};
 use crate::output::Output;
 use crate::size::human;
-use crate::volume::flashlight::{self, Changes};
+use crate::volume::flashlight::{self, Changes, ChipFacts};
 
 /// What is shown.
 #[derive(Debug, Serialize)]
@@ -21,16 +21,9 @@ struct Info {
     kind: &'static str,
     label: String,
     uuid: String,
-    /// Bytes of the image.
-    size: u64,
-    page_bytes: u32,
-    spare_bytes: u32,
-    pages_per_block: u32,
-    blocks: u32,
-    bad_blocks: u32,
+    #[serde(flatten)]
+    chip: ChipFacts,
     free_blocks: u32,
-    /// Flipped bits that are set right in each 512 bytes.
-    corrected_bits: u32,
     /// It was unmounted.
     clean: bool,
     /// Bytes that files can have in all, and those in use.
@@ -51,14 +44,8 @@ pub(super) fn run(args: &Args, device: FileDevice, shape: Geometry) -> Outcome {
         kind: "flashlight",
         label: label_text(&identity),
         uuid: uuid_text(&identity),
-        size: shape.raw_bytes(),
-        page_bytes: shape.page_bytes,
-        spare_bytes: shape.spare_bytes,
-        pages_per_block: shape.pages_per_block,
-        blocks: shape.blocks,
-        bad_blocks: usage.bad_blocks,
+        chip: ChipFacts::new(&shape, usage.bad_blocks, volume.device().correctable()),
         free_blocks: volume.free_blocks(),
-        corrected_bits: volume.device().correctable(),
         clean: volume.is_clean(),
         user_bytes: usage.bytes,
         used_bytes: usage.used,
@@ -79,21 +66,21 @@ pub(super) fn run(args: &Args, device: FileDevice, shape: Geometry) -> Outcome {
 
 fn describe(args: &Args, info: &Info, output: &mut Output) -> Result<(), Failure> {
     let mut row = |name: &str, value: String| output.line(format_args!("{name:<16}{}", one_line(&value)));
-    let block = u64::from(info.page_bytes) * u64::from(info.pages_per_block);
+    let chip = &info.chip;
     row("device", args.target.display().to_string())?;
     row("format", "FlashLight".to_owned())?;
     row("label", if info.label.is_empty() { "-".to_owned() } else { info.label.clone() })?;
     row("uuid", info.uuid.clone())?;
-    row("size", format!("{} ({} of image with spare bytes)", human(block * u64::from(info.blocks)), human(info.size)))?;
+    row("size", format!("{} ({} of image with spare bytes)", human(chip.bytes()), human(chip.image_bytes)))?;
     row(
         "chip",
         format!(
             "{} blocks of {} pages of {}, each with {} spare bytes; {} flipped bits of each 512 bytes are corrected",
-            info.blocks,
-            info.pages_per_block,
-            human(u64::from(info.page_bytes)),
-            info.spare_bytes,
-            info.corrected_bits
+            chip.blocks,
+            chip.pages_per_block,
+            human(u64::from(chip.page_bytes)),
+            chip.spare_bytes,
+            chip.corrected_bits
         ),
     )?;
     row("state", if info.clean { "clean" } else { "not unmounted cleanly" }.to_owned())?;
@@ -101,7 +88,7 @@ fn describe(args: &Args, info: &Info, output: &mut Output) -> Result<(), Failure
     row("used", format!("{} of {} ({share:.1} %)", human(info.used_bytes), human(info.user_bytes)))?;
     row("free", human(info.user_bytes.saturating_sub(info.used_bytes)))?;
     row("inodes", format!("{} in use, {} more can be made", info.inodes, info.free_inodes))?;
-    row("blocks", format!("{} free, {} bad", info.free_blocks, info.bad_blocks))?;
-    row("wear", format!("{:.1} erases of a block in the mean", info.erases as f64 / f64::from(info.blocks.max(1))))?;
+    row("blocks", format!("{} free, {} bad", info.free_blocks, chip.bad_blocks))?;
+    row("wear", format!("{:.1} erases of a block in the mean", info.erases as f64 / f64::from(chip.blocks.max(1))))?;
     row("memory", format!("{} bytes for a mount", info.memory_bytes))
 }

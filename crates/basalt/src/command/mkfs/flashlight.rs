@@ -16,7 +16,7 @@ use crate::output::Output;
 use crate::progress::{Progress, Unit};
 use crate::size::human;
 use crate::target;
-use crate::volume::flashlight::{self, Changes, ImageChip};
+use crate::volume::flashlight::{self, Changes, ChipFacts, ImageChip};
 
 /// Bytes of a label.
 const LABEL: usize = 64;
@@ -26,15 +26,8 @@ const LABEL: usize = 64;
 pub(super) struct Report {
     #[serde(rename = "type")]
     kind: &'static str,
-    /// Bytes of the image.
-    size: u64,
-    page_bytes: u32,
-    spare_bytes: u32,
-    pages_per_block: u32,
-    blocks: u32,
-    bad_blocks: u32,
-    /// Flipped bits that are set right in each 512 bytes.
-    corrected_bits: u32,
+    #[serde(flatten)]
+    chip: ChipFacts,
     /// Bytes that files can have in all.
     user_bytes: u64,
     /// Bytes of memory that a mount takes for pages and blocks.
@@ -190,13 +183,7 @@ fn format(args: &Args, chip: ImageChip, shape: Geometry) -> Result<Report, Failu
     chip.flush().map_err(|error| failed(&error.into()))?;
     Ok(Report {
         kind: "flashlight",
-        size: shape.raw_bytes(),
-        page_bytes: shape.page_bytes,
-        spare_bytes: shape.spare_bytes,
-        pages_per_block: shape.pages_per_block,
-        blocks: shape.blocks,
-        bad_blocks: usage.bad_blocks,
-        corrected_bits: bits,
+        chip: ChipFacts::new(&shape, usage.bad_blocks, bits),
         user_bytes: usage.bytes,
         memory_bytes: memory,
         uuid: uuid.to_string(),
@@ -206,12 +193,11 @@ fn format(args: &Args, chip: ImageChip, shape: Geometry) -> Result<Report, Failu
 
 pub(super) fn describe(args: &Args, report: &Report, output: &mut Output) -> Result<(), Failure> {
     let would = if args.dry_run { "would be made" } else { "made" };
-    let (path, page) = (args.target.path.display(), u64::from(report.page_bytes));
-    let block = page * u64::from(report.pages_per_block);
-    let chip = human(block * u64::from(report.blocks));
+    let (path, chip) = (args.target.path.display(), &report.chip);
     output.line(format_args!(
-        "{path}: FlashLight volume {would} on a chip of {chip}, an image of {}",
-        human(report.size)
+        "{path}: FlashLight volume {would} on a chip of {}, an image of {}",
+        human(chip.bytes()),
+        human(chip.image_bytes)
     ))?;
     output.line(format_args!("  uuid       {}", report.uuid))?;
     if !report.label.is_empty() {
@@ -220,13 +206,13 @@ pub(super) fn describe(args: &Args, report: &Report, output: &mut Output) -> Res
     output.line(format_args!("  room       {} for files", human(report.user_bytes)))?;
     output.line(format_args!(
         "  chip       {} blocks of {}, {} of them bad; pages of {} with {} spare bytes",
-        report.blocks,
-        human(block),
-        report.bad_blocks,
-        human(page),
-        report.spare_bytes
+        chip.blocks,
+        human(chip.block_bytes()),
+        chip.bad_blocks,
+        human(u64::from(chip.page_bytes)),
+        chip.spare_bytes
     ))?;
-    output.line(format_args!("  corrected  {} flipped bits of each 512 bytes", report.corrected_bits))?;
+    output.line(format_args!("  corrected  {} flipped bits of each 512 bytes", chip.corrected_bits))?;
     output.line(format_args!("  memory     {} bytes for a mount", report.memory_bytes))
 }
 
