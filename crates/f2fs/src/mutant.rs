@@ -78,7 +78,7 @@ pub enum Mutant {
     FsyncedMoveForgotten,
     /// Journal: a segment that the roll-forward chain runs through is cleaned and reused.
     ChainSegmentReused,
-    /// Journal: recovery asks the summary of the old place who owns a block.
+    /// Journal: recovery asks the summary of the old place who owns a block, and believes it.
     SummaryTrustedAfterReuse,
     /// Journal: the guard goes before the last checkpoint holds.
     GuardClearedEarly,

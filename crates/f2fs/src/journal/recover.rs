@@ -122,7 +122,7 @@ impl Volume {
                 pointer => _ = pointer?,
             }
         }
-        if wrong.is_empty() {
+        if wrong.is_empty() || mutant::active(Mutant::SummaryTrustedAfterReuse) {
             return Ok(data);
         }
         tracing::warn!(blocks = wrong.len(), "the journal has wrong owners of moved blocks: searching all nodes");
