@@ -33,7 +33,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Says on the chip that a power cut needs recovery from now on. This comes before all else: in a log that went on from a checkpoint
     /// behind which nothing is written, a page that a cut has torn would not be known.
     pub(crate) fn open_for_writing(&mut self) -> Result<()> {
-        let done = self.write_leaf(false);
+        let done = self.keep_root().and_then(|()| self.write_leaf(false));
         self.stopped |= done.is_err();
         self.clean = false;
         done

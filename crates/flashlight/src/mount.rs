@@ -9,7 +9,7 @@ use crate::layout::inode::{self, Inode, SLOTS, Time};
 use crate::layout::leaf::{Head, ROOT_BLOCKS, SECOND_LEAF, State, WINDOW};
 use crate::layout::{NONE, Numbers};
 use crate::memory::{Buffer, Bytes};
-use crate::roots::{self, Roots};
+use crate::roots;
 use crate::volume::{BAD, FlashLight, Identity};
 
 /// The root directory.
@@ -42,10 +42,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         // Roots of an older volume must not be taken for newer ones.
         for block in (0..ROOT_BLOCKS).rev() {
             if !volume.is_bad(block) {
-                match volume.device.erase(block) {
-                    Err(NandError::EraseFailed { .. }) => volume.condemn(block)?,
-                    erased => erased?,
-                }
+                volume.erase_root(block)?;
             }
         }
         volume.state.next_serial = 2;
@@ -94,23 +91,15 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let Some(work) = memory.as_mut().get_mut(..page_bytes) else {
             return Err(Error::Unsupported("too little memory: see `memory_bytes`"));
         };
-        let [newest, before] = roots::find(&mut device, work)?;
-        let said = newest.ok_or(Error::NotFlashLight)?;
-        let mut volume = FlashLight::unmounted(device, memory, said.identity)?;
-        volume.roots = Roots::new(said.root, before.map(|before| before.root));
-        let leaf = match (volume.find_leaf(said.second), before) {
-            (Err(Error::Damaged { .. }), Some(before)) => {
-                // The newest root was not there last time, and the blocks that it leads to have been used since.
-                volume.roots = Roots::new(before.root, None);
-                volume.find_leaf(before.second)?
-            }
-            (leaf, _) => leaf?,
-        };
+        let found = roots::find(&mut device, work)?;
+        let mut volume = FlashLight::unmounted(device, memory, found.identity)?;
+        volume.roots = found.roots;
+        let leaf = volume.find_leaf(found.roots.second())?;
         let page = volume.geometry.first_page(leaf) + volume.leaf.next - 1;
         let work = volume.memory.page(Buffer::Work);
         let checkpoint = work.u64_at(2) & 0xFFFF_FFFF_FFFF;
         // Each page from here on has a higher number than any on the chip.
-        volume.sequence = checkpoint.max(said.sequence);
+        volume.sequence = checkpoint.max(found.sequence);
         let (state, clean) = State::read(work);
         if !state.is_sound(volume.geometry.blocks, volume.geometry.pages_per_block) {
             return Err(Error::Damaged { page, what: "the checkpoint contradicts itself" });
@@ -122,6 +111,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         (volume.leaf.next, volume.second.next) = (full, full);
         if clean {
             volume.clean = true;
+            volume.check_nothing_since(checkpoint)?;
             volume.take_window();
         } else {
             volume.recover(checkpoint)?;

@@ -12,12 +12,15 @@ use crate::memory::{Buffer, Bytes};
 use crate::volume::{BAD, FlashLight, Log, MOST_SPARE, Place, Source, count_dead};
 
 impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
-    /// What stands beside a page, as the chip has it.
+    /// What stands beside a page, as the chip has it; `None` too where it cannot be read.
     pub(crate) fn tag(&mut self, page: u32) -> Result<Option<Tag>> {
         let mut spare = [0; MOST_SPARE];
         let spare = &mut spare[..self.geometry.spare_bytes as usize];
-        self.device.read(page, &mut [], spare)?;
-        Ok(Tag::of(spare))
+        match self.device.read(page, &mut [], spare) {
+            Ok(_) => Ok(Tag::of(spare)),
+            Err(NandError::Uncorrectable { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Programs the next page of a log, in another block if it has to be. Says where it is.

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::layout::bucket::Pointer;
 use crate::layout::header::Area;
 use crate::layout::inode::{self, GONE, Inode};
-use crate::layout::leaf::{Head, LOGS, REMNANTS, WINDOW};
+use crate::layout::leaf::{Head, LOGS, REMNANTS, State, WINDOW};
 use crate::layout::{NONE, Numbers};
 use crate::memory::{Buffer, Bytes};
 use crate::mount::ORPHANS;
@@ -65,23 +65,48 @@ struct Since {
     saved: (u32, u32),
 }
 
-impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
-    /// Recovers what was written since the checkpoint with that sequence number.
-    pub(crate) fn recover(&mut self, checkpoint: u64) -> Result<()> {
-        let mut since = Since {
+impl Since {
+    fn new(checkpoint: u64, state: &State) -> Since {
+        Since {
             sequence: checkpoint,
-            heads: self.state.heads,
-            window: self.state.window,
+            heads: state.heads,
+            window: state.window,
             open: [0; LOGS],
             used: [Used::NOT; WINDOW],
             saved: (NONE, NONE),
-        };
+        }
+    }
+}
+
+/// An older root leads to what was, and may have been overwritten since.
+const NEWER: Error = Error::Damaged { page: 0, what: "the newest root cannot be read, and the one before it is out of date" };
+
+impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
+    /// Where a root may be lost that is newer than the one that was found: makes sure that nothing was written behind the checkpoint, which
+    /// says so. A session that writes a root goes on where the checkpoint before it ended.
+    pub(crate) fn check_nothing_since(&mut self, checkpoint: u64) -> Result<()> {
+        if !self.roots.newer_may_be_lost() {
+            return Ok(());
+        }
+        let mut since = Since::new(checkpoint, &self.state);
+        let last = self.find_last(&mut since)?;
+        if last.any { Err(NEWER) } else { Ok(()) }
+    }
+
+    /// Recovers what was written since the checkpoint with that sequence number.
+    pub(crate) fn recover(&mut self, checkpoint: u64) -> Result<()> {
+        let mut since = Since::new(checkpoint, &self.state);
         self.recovering = true;
         self.covers = Some(since.sequence);
         // The rest of an open block is never written: its first page may keep nothing.
         self.state.heads = [Head::CLOSED; LOGS];
         self.state.remnants = [Head::CLOSED; REMNANTS];
-        if self.find_last(&mut since)? {
+        let last = self.find_last(&mut since)?;
+        if self.roots.newer_may_be_lost() && last.is_behind_newer_leaf() {
+            return Err(NEWER);
+        }
+        self.keep_root()?;
+        if last.any {
             self.take_kept(&mut since);
             self.save_last(&mut since)?;
             self.replay_directories(&since)?;

@@ -1,10 +1,11 @@
 //! Roots: the only pages that are at fixed places.
 //!
-//! A page that a power cut was in may read well, and fail later; the next cut may be in the page that replaces it, and so on. So a root
-//! counts only where it was written twice: the second one shows that the first was ended. And before a session replaces it, it shows that
-//! once more, in a block that neither this root nor the one before it needs; only then the one before it may go.
+//! A root is written twice, so that one page that cannot be read any more costs nothing. The highest generation counts of which a page can
+//! be read. That page may be the one that a power cut was in: it may read well now, and fail later. So before a session programs anything
+//! else it writes the root that counts once more, in a block that neither this root nor the one before it needs. Then it erases the
+//! blocks in which it found no root: there may be one that reads well later.
 
-use basalt_nand::{NandDevice, NandError};
+use basalt_nand::{NandDevice, NandError, is_erased};
 
 use crate::error::{Error, Result};
 use crate::layout::header::{Area, Header};
@@ -14,48 +15,87 @@ use crate::layout::{NONE, Numbers};
 use crate::memory::{Buffer, Bytes};
 use crate::volume::{FlashLight, Identity};
 
-/// A root that was found twice, or written twice.
+/// A root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Root {
-    pub(crate) generation: u32,
-    /// The block with the one that is whole, and the block with the one that shows it.
-    pub(crate) blocks: [u32; 2],
+struct Root {
+    generation: u32,
+    /// The block of the second level.
+    second: u32,
+    /// The blocks with its pages, those first that were written first: only the last one that was written may be torn.
+    blocks: [u32; 2],
 }
 
 impl Root {
-    const NONE: Root = Root { generation: 0, blocks: [NONE; 2] };
+    const NONE: Root = Root { generation: 0, second: NONE, blocks: [NONE; 2] };
 }
 
 /// The roots of a volume.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Roots {
     newest: Root,
-    /// It counts if the newest cannot be shown to be whole any more.
+    /// It counts if the newest cannot be read any more.
     before: Root,
-    /// What shows that the newest is whole was written in this session, to its end.
-    shown: bool,
+    /// The newest was written in this session, to the end.
+    kept: bool,
+    /// Blocks in which no root was found, a bit each; and those of them that are not erased.
+    without: u8,
+    unreadable: u8,
 }
 
 impl Default for Roots {
     fn default() -> Roots {
-        Roots { newest: Root::NONE, before: Root::NONE, shown: true }
+        Roots { newest: Root::NONE, before: Root::NONE, kept: true, without: 0, unreadable: 0 }
     }
 }
 
 impl Roots {
-    pub(crate) fn new(newest: Root, before: Option<Root>) -> Roots {
-        Roots { newest, before: before.unwrap_or(Root::NONE), shown: false }
+    /// The block of the second level.
+    pub(crate) fn second(&self) -> u32 {
+        self.newest.second
+    }
+
+    /// Whether there may have been a newer root, of which no page can be read. Power cuts make one page unreadable at most: the next root is
+    /// written in its place.
+    pub(crate) fn newer_may_be_lost(&self) -> bool {
+        self.unreadable.count_ones() >= 2
     }
 }
 
 impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Writes a root that leads to the second level.
     pub(crate) fn write_root(&mut self) -> Result<()> {
-        if !self.roots.shown {
-            self.show_newest()?;
+        let mut new = Root { generation: self.roots.newest.generation + 1, second: self.second.block, ..Root::NONE };
+        for at in 0..new.blocks.len() {
+            new.blocks[at] = self.program_root(new, &new.blocks)?;
         }
-        let generation = self.roots.newest.generation + 1;
-        let (second, identity, geometry) = (self.second.block, self.identity, self.geometry);
+        self.roots.before = self.roots.newest;
+        self.roots.newest = new;
+        Ok(())
+    }
+
+    /// Makes sure that the root that counts goes on to do so. Nothing else of a session may be programmed before.
+    pub(crate) fn keep_root(&mut self) -> Result<()> {
+        if self.roots.kept {
+            return Ok(());
+        }
+        let (newest, before) = (self.roots.newest, self.roots.before.blocks);
+        let block = self.program_root(newest, &before)?;
+        self.roots.newest.blocks = [block, newest.blocks[0]];
+        self.roots.before = Root::NONE;
+        let without = self.roots.without;
+        for other in (0..ROOT_BLOCKS).filter(|&other| other != block && without & 1 << other != 0) {
+            if !self.is_bad(other) && !self.device.is_bad(other)? {
+                self.erase_root(other)?;
+            }
+        }
+        (self.roots.kept, self.roots.without, self.roots.unreadable) = (true, 0, 0);
+        Ok(())
+    }
+
+    /// Programs a root in a block that the newest does not need, nor any of `others`: first where a page is unreadable. Says in which.
+    fn program_root(&mut self, root: Root, others: &[u32]) -> Result<u32> {
+        let mut spare = [0xFF; 512];
+        let (identity, geometry) = (self.identity, self.geometry);
         let work = self.work_mut();
         work.fill(0);
         work[MAGIC_AT..MAGIC_AT + MAGIC.len()].copy_from_slice(MAGIC);
@@ -65,50 +105,25 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         work.set_u32(SHAPE_AT + 8, geometry.blocks);
         work[44..60].copy_from_slice(&identity.uuid);
         work[60..124].copy_from_slice(&identity.label);
-        work.set_u32(ROOT_SECOND, second);
-        work.set_u32(ROOT_GENERATION, generation);
-        let first = self.program_root(&[])?;
-        let other = self.program_root(&[first])?;
-        self.roots.before = self.roots.newest;
-        self.roots.newest = Root { generation, blocks: [first, other] };
-        Ok(())
-    }
-
-    /// Writes the newest root once more: the page that showed that it is whole may be the one that a power cut was in.
-    fn show_newest(&mut self) -> Result<()> {
-        let [first, _] = self.roots.newest.blocks;
-        self.work = NONE;
-        self.read_page(self.geometry.first_page(first), Buffer::Work)?;
-        let before = self.roots.before.blocks;
-        let other = self.program_root(&before)?;
-        self.roots.newest.blocks = [first, other];
-        self.roots.before = Root::NONE;
-        self.roots.shown = true;
-        Ok(())
-    }
-
-    /// Programs the root in the work page in a block that the newest does not need, nor any of `others`. Says in which.
-    fn program_root(&mut self, others: &[u32]) -> Result<u32> {
-        let mut spare = [0xFF; 512];
-        for block in 0..ROOT_BLOCKS {
+        work.set_u32(ROOT_SECOND, root.second);
+        work.set_u32(ROOT_GENERATION, root.generation);
+        let unreadable = self.roots.unreadable;
+        let is_unreadable = |&block: &u32| unreadable & 1 << block != 0;
+        let blocks = (0..ROOT_BLOCKS).filter(is_unreadable).chain((0..ROOT_BLOCKS).filter(|block| !is_unreadable(block)));
+        for block in blocks {
             let needed = self.roots.newest.blocks.contains(&block) || others.contains(&block);
             if needed || self.is_bad(block) || self.device.is_bad(block)? {
                 continue;
             }
             let page = self.geometry.first_page(block);
-            let tag = self.tag(page)?.map_or(0, |tag| tag.erases);
-            match self.device.erase(block) {
-                Ok(()) => {}
-                Err(NandError::EraseFailed { .. }) => {
-                    self.condemn(block)?;
-                    continue;
-                }
-                Err(error) => return Err(self.stop(error)),
+            let erases = self.tag(page)?.map_or(0, |tag| tag.erases);
+            if !self.erase_root(block)? {
+                continue;
             }
             self.sequence += 1;
             let header = Header { area: Area::Root, flags: 0, sequence: self.sequence, owner: 0, which: 0 };
             header.seal(self.memory.page_mut(Buffer::Work), 0);
-            let bytes = Tag::metadata(tag + 1).bytes();
+            let bytes = Tag::metadata(erases + 1).bytes();
             spare[..bytes.len()].copy_from_slice(&bytes);
             let spare = &spare[..self.geometry.spare_bytes as usize];
             match self.device.program(page, self.memory.page(Buffer::Work), spare) {
@@ -119,68 +134,78 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         }
         Err(Error::Unsupported("too many of the blocks for roots have failed"))
     }
+
+    /// Erases a block for roots, or marks it bad; whether it is erased.
+    pub(crate) fn erase_root(&mut self, block: u32) -> Result<bool> {
+        match self.device.erase(block) {
+            Ok(()) => Ok(true),
+            Err(NandError::EraseFailed { .. }) => self.condemn(block).map(|()| false),
+            Err(error) => Err(self.stop(error)),
+        }
+    }
 }
 
-/// What a root says.
+/// What is found on a chip.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Said {
-    pub(crate) root: Root,
+pub(crate) struct Found {
+    pub(crate) roots: Roots,
     pub(crate) identity: Identity,
-    pub(crate) second: u32,
     /// The highest sequence number of all roots.
     pub(crate) sequence: u64,
 }
 
-/// The newest roots of a chip that are known to be whole, the newest first.
-pub(crate) fn find<D: NandDevice>(device: &mut D, work: &mut [u8]) -> Result<[Option<Said>; 2]> {
+/// Finds the roots of a chip. Those in bad blocks do not count: nobody can erase them.
+pub(crate) fn find<D: NandDevice>(device: &mut D, work: &mut [u8]) -> Result<Found> {
     let geometry = device.geometry();
-    // Of each block: sequence, generation.
-    let mut found = [(NONE.into(), 0); ROOT_BLOCKS as usize];
-    let (mut any, mut highest) = (false, 0);
+    let identity = Identity { uuid: [0; 16], label: [0; 64] };
+    let mut found = Found { roots: Roots { kept: false, ..Roots::default() }, identity, sequence: 0 };
+    // Sequence numbers of the pages of the newest, and of the one before.
+    let mut sequences = [[u64::MAX; 2]; 2];
     for block in 0..ROOT_BLOCKS.min(geometry.blocks) {
-        if let Some(header) = root_at(device, geometry.first_page(block), work)? {
-            (any, highest) = (true, header.sequence.max(highest));
-            if work.u32_at(28) != VERSION {
-                return Err(Error::Unsupported("the volume is of a later version of the format"));
+        if device.is_bad(block)? {
+            continue;
+        }
+        let Some(header) = root_at(device, geometry.first_page(block), work)? else {
+            found.roots.without |= 1 << block;
+            found.roots.unreadable |= u8::from(!is_erased(work)) << block;
+            continue;
+        };
+        if work.u32_at(28) != VERSION {
+            return Err(Error::Unsupported("the volume is of a later version of the format"));
+        }
+        let shape = [0, 4, 8].map(|at| work.u32_at(SHAPE_AT + at));
+        if shape != [geometry.page_bytes, geometry.pages_per_block, geometry.blocks] {
+            return Err(Error::Unsupported("the volume was made on a chip of another shape"));
+        }
+        found.sequence = found.sequence.max(header.sequence);
+        let (generation, second) = (work.u32_at(ROOT_GENERATION), work.u32_at(ROOT_SECOND));
+        let Roots { newest, before, .. } = &mut found.roots;
+        let new = Root { generation, second, ..Root::NONE };
+        if generation > newest.generation {
+            (*before, *newest) = (*newest, new);
+            sequences = [[u64::MAX; 2], sequences[0]];
+            found.identity.uuid.copy_from_slice(&work[44..60]);
+            found.identity.label.copy_from_slice(&work[60..124]);
+        } else if generation < newest.generation && generation > before.generation {
+            *before = new;
+            sequences[1] = [u64::MAX; 2];
+        }
+        for (root, sequences) in [newest, before].into_iter().zip(&mut sequences) {
+            if root.generation == generation {
+                note_page(root, sequences, block, header.sequence);
             }
-            let shape = [0, 4, 8].map(|at| work.u32_at(SHAPE_AT + at));
-            if shape != [geometry.page_bytes, geometry.pages_per_block, geometry.blocks] {
-                return Err(Error::Unsupported("the volume was made on a chip of another shape"));
-            }
-            found[block as usize] = (header.sequence, work.u32_at(ROOT_GENERATION));
         }
     }
-    let mut whole = [None; 2];
-    for (block, &(sequence, generation)) in found.iter().enumerate() {
-        // The one that shows it: the oldest, which no later attempt to show it has touched.
-        let later =
-            (0..).zip(&found).filter(|(_, other)| generation > 0 && other.1 == generation && other.0 > sequence);
-        let shown = later.min_by_key(|(_, other)| other.0).map(|(shown, _)| shown);
-        let first = !found.iter().any(|other| other.1 == generation && other.0 < sequence);
-        if let Some(shown) = shown.filter(|_| first) {
-            let root = Root { generation, blocks: [block as u32, shown] };
-            if whole[0].is_none_or(|newest: Root| newest.generation < generation) {
-                whole = [Some(root), whole[0]];
-            } else if whole[1].is_none_or(|before: Root| before.generation < generation) {
-                whole[1] = Some(root);
-            }
-        }
-    }
-    let mut said = [None; 2];
-    for (said, root) in said.iter_mut().zip(whole) {
-        let Some(root) = root else { continue };
-        if root_at(device, geometry.first_page(root.blocks[0]), work)?.is_some() {
-            let mut identity = Identity { uuid: [0; 16], label: [0; 64] };
-            identity.uuid.copy_from_slice(&work[44..60]);
-            identity.label.copy_from_slice(&work[60..124]);
-            *said = Some(Said { root, identity, second: work.u32_at(ROOT_SECOND), sequence: highest });
-        }
-    }
-    match (said, any) {
-        ([None, None], false) => Err(Error::NotFlashLight),
-        ([None, None], true) => Err(Error::Damaged { page: 0, what: "no root is known to be whole" }),
-        ([None, older], true | false) => Ok([older, None]),
-        (said, _) => Ok(said),
+    if found.roots.newest.generation == 0 { Err(Error::NotFlashLight) } else { Ok(found) }
+}
+
+/// Notes one more page of a root: the two that were written first are kept.
+fn note_page(root: &mut Root, sequences: &mut [u64; 2], block: u32, sequence: u64) {
+    if sequence < sequences[0] {
+        (sequences[1], root.blocks[1]) = (sequences[0], root.blocks[0]);
+        (sequences[0], root.blocks[0]) = (sequence, block);
+    } else if sequence < sequences[1] {
+        (sequences[1], root.blocks[1]) = (sequence, block);
     }
 }
 

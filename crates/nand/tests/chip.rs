@@ -132,6 +132,38 @@ fn a_file_is_the_chip_again() {
     assert_eq!(std::fs::read(&path).unwrap(), before, "the file stays as it is");
 }
 
+/// Bits flip in erased pages too: such a page is programmed as any other.
+#[test]
+fn a_few_flipped_bits_leave_a_page_erased() {
+    use std::os::unix::fs::FileExt;
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("chip");
+    let mut chip = Chip::create(&path, options(3)).unwrap();
+    program(&mut chip, 8).unwrap();
+    drop(chip);
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    let at = |page: u64, byte: u64| page * (PAGE + SPARE) as u64 + byte;
+    // Four bits of each 512 bytes, and of the spare bytes.
+    for (page, byte) in [(9, 0), (9, 511), (9, 512), (9, PAGE as u64 + 60), (10, 700)] {
+        file.write_at(&[0xE7], at(page, byte)).unwrap();
+    }
+    // A page that was programmed: half of it is zero, or its parity.
+    file.write_at(&[0; 64], at(16, 0)).unwrap();
+    file.write_at(&[0x0F; 3], at(24, PAGE as u64 + 60)).unwrap();
+    let mut chip = Ecc::<_, 4>::new(Chip::open(&path, options(3)).unwrap()).unwrap();
+    let mut page = [0; PAGE];
+    assert_eq!(chip.read(9, &mut page, &mut []), Ok(ReadStatus::Corrected(4)));
+    assert_eq!(page, [0xFF; PAGE]);
+    for page in [16, 24] {
+        assert!(matches!(program(&mut chip, page), Err(NandError::Rule { rule: Rule::Twice, .. })), "page {page}");
+    }
+    for page in [9, 10, 11] {
+        program(&mut chip, page).unwrap();
+        assert!(holds(&mut chip, page), "page {page}");
+    }
+}
+
 #[test]
 fn flipped_bits_are_set_right_until_there_are_too_many() {
     let flips = Flips { reads: 0, age: 1_000_000, erases: 0 };

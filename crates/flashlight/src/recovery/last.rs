@@ -15,19 +15,32 @@ const MOST_SEQUENCE: u64 = 0xF000_0000_0000;
 
 /// What was written last, as far as it is known.
 #[derive(Clone, Copy, Debug)]
-struct Last {
+pub(super) struct Last {
     page: u32,
     newest: u64,
     /// The highest sequence number of all pages.
     highest: u64,
+    /// That of a leaf behind the checkpoint, in a block of its own; and the highest of all that no checkpoint consists of.
+    leaf: Option<u64>,
+    other: u64,
     /// There is something to recover.
-    any: bool,
+    pub(super) any: bool,
 }
 
 impl Last {
+    /// Whether more than a leaf was written with which a checkpoint goes on in another block: then there was a root that leads to it.
+    pub(super) fn is_behind_newer_leaf(&self) -> bool {
+        self.leaf.is_some_and(|leaf| self.other > leaf)
+    }
+
     fn note(&mut self, page: u32, header: &Header, checkpoint: u64) {
         self.highest = self.highest.max(header.sequence);
-        self.any |= header.sequence > checkpoint && !matches!(header.area, Area::Second | Area::Leaf | Area::Counts);
+        if header.area == Area::Leaf && header.sequence > checkpoint {
+            self.leaf = self.leaf.max(Some(header.sequence));
+        } else if !matches!(header.area, Area::Second | Area::Leaf | Area::Counts) {
+            self.other = self.other.max(header.sequence);
+            self.any |= header.sequence > checkpoint;
+        }
         if header.sequence > self.newest {
             (self.page, self.newest) = (page, header.sequence);
         }
@@ -36,9 +49,15 @@ impl Last {
 
 impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Finds the page that was written last, and what each block is used for. From here on sequence numbers go on behind all that are found.
-    /// Whether there is anything to recover.
-    pub(super) fn find_last(&mut self, since: &mut Since) -> Result<bool> {
-        let mut last = Last { page: NONE, newest: since.sequence, highest: self.sequence, any: false };
+    pub(super) fn find_last(&mut self, since: &mut Since) -> Result<Last> {
+        let mut last = Last {
+            page: NONE,
+            newest: since.sequence,
+            highest: self.sequence,
+            leaf: None,
+            other: since.sequence,
+            any: false,
+        };
         for log in 0..LOGS {
             let Head { block, next, .. } = since.heads[log];
             if block != NONE {
@@ -54,12 +73,12 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
                 // What an earlier attempt to recover has written counts for its numbers alone: none may come again.
                 let mut others = last;
                 self.look_through(since.window[at], 0, since.sequence, &mut others)?;
-                last.highest = others.highest;
+                (last.highest, last.leaf, last.other) = (others.highest, others.leaf, others.other);
             }
         }
         self.sequence = last.highest;
         since.saved.0 = last.page;
-        Ok(last.any)
+        Ok(last)
     }
 
     /// Reads the pages of a block from one on, to the end of what was written. Says what they are for, if they are newer than `sequence`, and

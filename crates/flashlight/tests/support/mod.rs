@@ -1,13 +1,13 @@
 //! A model of a volume, and what tests share.
 #![allow(dead_code, reason = "each test program uses its part")]
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use basalt_flashlight::{
     Bytes, Change, Error, FlashLight, FormatOptions, Identity, InodeNumber, NewInode, Time, memory_bytes,
 };
-use basalt_nand::{Chip, ChipOptions, Ecc, Geometry, NandDevice};
+use basalt_nand::{Chip, ChipOptions, Ecc, Geometry, NandDevice, NandError, ReadStatus};
 use basalt_random::Rng;
 
 pub type Device = Ecc<Chip, 4>;
@@ -374,4 +374,43 @@ pub fn tree<M: Bytes, D: NandDevice>(volume: &mut FlashLight<M, D>) -> BTreeMap<
         assert_eq!(volume.attributes(directory).unwrap().size, entries, "{path}");
     }
     found
+}
+
+/// A chip of which some pages cannot be read, until their block is erased.
+pub struct Lossy<D> {
+    pub device: D,
+    pub lost: BTreeSet<u32>,
+}
+
+impl<D: NandDevice> NandDevice for Lossy<D> {
+    fn geometry(&self) -> Geometry {
+        self.device.geometry()
+    }
+
+    fn read(&mut self, page: u32, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, NandError> {
+        let status = self.device.read(page, data, spare)?;
+        if self.lost.contains(&page) {
+            data.iter_mut().for_each(|byte| *byte = byte.rotate_left(3) ^ 0x5A);
+            return Err(NandError::Uncorrectable { page });
+        }
+        Ok(status)
+    }
+
+    fn program(&mut self, page: u32, data: &[u8], spare: &[u8]) -> Result<(), NandError> {
+        self.device.program(page, data, spare)
+    }
+
+    fn erase(&mut self, block: u32) -> Result<(), NandError> {
+        let geometry = self.geometry();
+        self.lost.retain(|&page| geometry.block_of(page) != block);
+        self.device.erase(block)
+    }
+
+    fn is_bad(&mut self, block: u32) -> Result<bool, NandError> {
+        self.device.is_bad(block)
+    }
+
+    fn mark_bad(&mut self, block: u32) -> Result<(), NandError> {
+        self.device.mark_bad(block)
+    }
 }

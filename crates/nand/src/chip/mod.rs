@@ -327,6 +327,11 @@ impl NandDevice for Chip {
         let mut bytes = vec![0xFF; geometry.raw_page_bytes() as usize];
         bytes[..data.len()].copy_from_slice(data);
         bytes[data.len()..][..spare.len()].copy_from_slice(spare);
+        if self.blocks[number].flipped {
+            // Programming takes bits from 1 to 0, and no bit back.
+            let found = self.store.read(page)?;
+            bytes.iter_mut().zip(&found).for_each(|(byte, found)| *byte &= found);
+        }
         self.spend(self.options.times.program);
         self.counters.programs += 1;
         let now = self.now;
