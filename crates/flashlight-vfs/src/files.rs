@@ -22,12 +22,14 @@ const LONGEST_TARGET: u64 = 4096;
 const FIRST_ENTRY: u64 = 2;
 const NO_XATTRS: Error = Error::NotSupported("extended attributes on FlashLight");
 
-fn number(ino: InodeNumber) -> Result<Number> {
+/// The number of an inode in the volume.
+pub(crate) fn number(ino: InodeNumber) -> Result<Number> {
     let number = ino.checked_sub(1).and_then(|number| u32::try_from(number).ok());
     number.map(Number).ok_or(Error::Stale)
 }
 
-fn ino(number: Number) -> InodeNumber {
+/// The number of an inode that callers see.
+pub(crate) fn ino(number: Number) -> InodeNumber {
     u64::from(number.0) + 1
 }
 
@@ -39,6 +41,31 @@ fn inside(time: Time) -> basalt_flashlight::Time {
     basalt_flashlight::Time { seconds: time.seconds, nanoseconds: time.nanoseconds }
 }
 
+/// What callers see of an inode. Errors: its type is none.
+pub(crate) fn described(found: &Inode) -> Result<Attributes> {
+    let kind = FileKind::from_mode(found.mode);
+    let kind = kind.ok_or_else(|| Error::Corrupted(format!("inode {}: type {:o}", found.number.0, found.mode)))?;
+    let size = if kind == FileKind::Directory { 2048 } else { found.size };
+    Ok(Attributes {
+        ino: ino(found.number),
+        generation: 0,
+        kind,
+        permissions: found.mode & 0o7777,
+        links: found.links,
+        uid: found.uid,
+        gid: found.gid,
+        rdev: found.rdev,
+        size,
+        sectors: size.div_ceil(512),
+        atime: outside(found.accessed),
+        mtime: outside(found.modified),
+        ctime: outside(found.changed),
+        crtime: None,
+        flags: InodeFlags::empty(),
+        project_id: 0,
+    })
+}
+
 impl<D: NandDevice + Send> Inner<D> {
     fn attributes(&mut self, number: Number) -> Result<Attributes> {
         // A number that nobody has any more is stale, not a name that is missing.
@@ -46,31 +73,7 @@ impl<D: NandDevice + Send> Inner<D> {
             Error::NotFound => Error::Stale,
             other => other,
         })?;
-        self.described(&found)
-    }
-
-    fn described(&self, found: &Inode) -> Result<Attributes> {
-        let kind = FileKind::from_mode(found.mode);
-        let kind = kind.ok_or_else(|| Error::Corrupted(format!("inode {}: type {:o}", found.number.0, found.mode)))?;
-        let size = if kind == FileKind::Directory { 2048 } else { found.size };
-        Ok(Attributes {
-            ino: ino(found.number),
-            generation: 0,
-            kind,
-            permissions: found.mode & 0o7777,
-            links: found.links,
-            uid: found.uid,
-            gid: found.gid,
-            rdev: found.rdev,
-            size,
-            sectors: size.div_ceil(512),
-            atime: outside(found.accessed),
-            mtime: outside(found.modified),
-            ctime: outside(found.changed),
-            crtime: None,
-            flags: InodeFlags::empty(),
-            project_id: 0,
-        })
+        described(&found)
     }
 
     /// The attributes for a caller who holds the inode from now on.

@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | `files` | [`FileSystem`](basalt_vfs::FileSystem): one lock around the volume, references of inodes, `.` and `..` |
+//! | `rescue` | [`Rescued`]: what is left of a volume whose roots or checkpoints are gone |
 //! | `engine` | [`Engine`](basalt_vfs::Engine): counters, usage |
 //!
 //! The engine itself knows no threads, no references and no clock. Inode numbers are those of the volume plus one: the root's is 1.
@@ -11,6 +12,7 @@
 
 mod engine;
 mod files;
+mod rescue;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -22,6 +24,7 @@ use basalt_vfs::{Error, Time};
 use parking_lot::Mutex;
 
 pub use engine::{label_text, uuid_text};
+pub use rescue::{RescueError, RescueReport, Rescued};
 
 /// Says what time it is.
 pub type Clock = Box<dyn Fn() -> Time + Send + Sync>;

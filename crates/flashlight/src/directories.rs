@@ -6,7 +6,7 @@
 use basalt_nand::NandDevice;
 
 use crate::error::{Error, Result};
-use crate::layout::bucket::{self, Entry, FIRST, MOST_DEPTH, Pointer};
+use crate::layout::bucket::{self, Entry, FIRST, INDEX_POINTER, MOST_DEPTH, Pointer};
 use crate::layout::header::{Area, name_hash};
 use crate::layout::inode::{self, ENTRY, Inode, SLOTS};
 use crate::layout::{NONE, Numbers};
@@ -14,8 +14,6 @@ use crate::memory::{Buffer, Bytes, DIRECTORIES};
 use crate::table::Located;
 use crate::volume::{FlashLight, Log};
 
-/// In a slot's pointer: it leads to an index, not to a bucket.
-const INDEX: u32 = 1 << 31;
 /// Names that may share a hash.
 const SAME_HASH: u32 = 7;
 
@@ -149,10 +147,10 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     fn bucket_of(&mut self, directory: usize, key: u32) -> Result<Bucket> {
         let slot = bucket::slot(key);
         let pointer = self.slot_pointer(directory, slot);
-        if pointer == NONE || pointer & INDEX == 0 {
+        if pointer == NONE || pointer & INDEX_POINTER == 0 {
             return Ok(Bucket { page: pointer, slot, depth: 0, prefix: 0, index: None });
         }
-        self.load_work(pointer & !INDEX, Area::Bucket)?;
+        self.load_work(pointer & !INDEX_POINTER, Area::Bucket)?;
         let index = self.memory.page(Buffer::Work);
         let depth = bucket::depth(index);
         let sub = bucket::bits(key, depth);
@@ -267,8 +265,8 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let slot = self.fullest(directory, SLOTS, |key| Some(bucket::slot(key)));
         let mut key = (slot as u32) << 28;
         let pointer = self.slot_pointer(directory, slot);
-        if pointer != NONE && pointer & INDEX != 0 {
-            self.load_work(pointer & !INDEX, Area::Bucket)?;
+        if pointer != NONE && pointer & INDEX_POINTER != 0 {
+            self.load_work(pointer & !INDEX_POINTER, Area::Bucket)?;
             let depth = bucket::depth(self.memory.page(Buffer::Work));
             let sub = self
                 .fullest(directory, 1 << depth, |key| (bucket::slot(key) == slot).then(|| bucket::bits(key, depth)));
@@ -348,7 +346,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let pointer = self.slot_pointer(directory, old.slot);
         let mut depth = old.index.unwrap_or(0);
         if old.index.is_some() {
-            self.load_work(pointer & !INDEX, Area::Bucket)?;
+            self.load_work(pointer & !INDEX_POINTER, Area::Bucket)?;
         } else {
             self.work_mut().fill(0);
         }
@@ -369,9 +367,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             work.set_u32(place, new[at * new.len() / pointers]);
         }
         let index = self.append(Log::Bucket, Buffer::Work, Area::Bucket, bucket::INDEX, serial, old.slot as u32)?;
-        self.set_slot_pointer(directory, old.slot, INDEX | index);
+        self.set_slot_pointer(directory, old.slot, INDEX_POINTER | index);
         if old.index.is_some() {
-            self.dead(pointer & !INDEX, 1);
+            self.dead(pointer & !INDEX_POINTER, 1);
         }
         self.dead_if_any(old.page);
         Ok(())
@@ -401,22 +399,22 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             if pointer == NONE {
                 continue;
             }
-            if pointer & INDEX == 0 {
+            if pointer & INDEX_POINTER == 0 {
                 each(self, pointer);
                 continue;
             }
-            self.load_work(pointer & !INDEX, Area::Bucket)?;
+            self.load_work(pointer & !INDEX_POINTER, Area::Bucket)?;
             let pointers = 1 << bucket::depth(self.memory.page(Buffer::Work));
             let mut before = NONE;
             for at in 0..pointers {
-                self.load_work(pointer & !INDEX, Area::Bucket)?;
+                self.load_work(pointer & !INDEX_POINTER, Area::Bucket)?;
                 let page = self.memory.page(Buffer::Work).u32_at(FIRST + 4 * at);
                 if page != NONE && page != before {
                     each(self, page);
                 }
                 before = page;
             }
-            each(self, pointer & !INDEX);
+            each(self, pointer & !INDEX_POINTER);
         }
         Ok(())
     }
@@ -433,12 +431,12 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         if pointer == NONE {
             return Ok(false);
         }
-        let index = (pointer & INDEX != 0).then_some(pointer & !INDEX);
+        let index = (pointer & INDEX_POINTER != 0).then_some(pointer & !INDEX_POINTER);
         if pointer == page || index == Some(page) {
             let flags = if index.is_some() { bucket::INDEX } else { 0 };
             self.load_work(page, Area::Bucket)?;
             let new = self.append(Log::Bucket, Buffer::Work, Area::Bucket, flags, serial, slot as u32)?;
-            self.set_slot_pointer(directory, slot, new | pointer & INDEX);
+            self.set_slot_pointer(directory, slot, new | pointer & INDEX_POINTER);
             self.dead(page, 1);
             return Ok(true);
         }
@@ -459,7 +457,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             }
         }
         let moved = self.append(Log::Bucket, Buffer::Work, Area::Bucket, bucket::INDEX, serial, slot as u32)?;
-        self.set_slot_pointer(directory, slot, INDEX | moved);
+        self.set_slot_pointer(directory, slot, INDEX_POINTER | moved);
         self.dead(page, 1);
         self.dead(index, 1);
         Ok(true)

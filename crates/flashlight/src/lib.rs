@@ -12,6 +12,7 @@
 //! | `check` | everything is walked through |
 //! | `shape` | a volume in an image is told, and how the chip is cut into pages and blocks |
 //! | `operations`, `names` | what a caller sees |
+//! | [`inspect`] | what a page says of itself |
 //!
 //! A directory leads to a file's inode by its place on the chip, and to a directory's by its number (*hybrid indexing*, section 3.2 of the
 //! paper). An inode fills a page, and what is left of it is a log of index entries (*intra-inode index logging*, 3.3).
@@ -32,6 +33,7 @@ mod content;
 mod directories;
 mod error;
 mod files;
+pub mod inspect;
 mod layout;
 mod leveling;
 mod memory;

@@ -46,6 +46,27 @@ pub struct Attributes {
 }
 
 impl Attributes {
+    /// What the page of an inode says.
+    pub(crate) fn of(page: &[u8]) -> Attributes {
+        let time = |at| Time::unpacked(page.u64_at(at));
+        let links = match page.is_directory() {
+            true => 2 + page.u32_at(inode::SUBDIRECTORIES),
+            false => u32::from(page.parent() != ORPHANS),
+        };
+        Attributes {
+            number: InodeNumber(page.serial()),
+            mode: page.u32_at(inode::MODE),
+            links,
+            uid: page.u32_at(inode::UID),
+            gid: page.u32_at(inode::GID),
+            size: page.u64_at(inode::SIZE),
+            rdev: page.u32_at(inode::RDEV),
+            accessed: time(inode::ATIME),
+            modified: time(inode::MTIME),
+            changed: time(inode::CTIME),
+        }
+    }
+
     /// Whether it is a directory.
     pub fn is_directory(&self) -> bool {
         self.mode & TYPE == DIRECTORY
@@ -140,24 +161,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// What an inode says of itself.
     pub fn attributes(&mut self, number: InodeNumber) -> Result<Attributes> {
         let buffer = self.inode(number.0)?;
-        let page = self.memory.page(buffer);
-        let time = |at| Time::unpacked(page.u64_at(at));
-        let links = match page.is_directory() {
-            true => 2 + page.u32_at(inode::SUBDIRECTORIES),
-            false => u32::from(page.parent() != ORPHANS),
-        };
-        Ok(Attributes {
-            number,
-            mode: page.u32_at(inode::MODE),
-            links,
-            uid: page.u32_at(inode::UID),
-            gid: page.u32_at(inode::GID),
-            size: page.u64_at(inode::SIZE),
-            rdev: page.u32_at(inode::RDEV),
-            accessed: time(inode::ATIME),
-            modified: time(inode::MTIME),
-            changed: time(inode::CTIME),
-        })
+        Ok(Attributes::of(self.memory.page(buffer)))
     }
 
     /// Changes attributes.

@@ -18,9 +18,9 @@ use crate::memory::{Buffer, Bytes};
 use crate::volume::{FlashLight, Log, count_dead};
 
 /// Where the places of an extent map begin, and the extents of a region's log.
-const FIRST: usize = 24;
+pub(crate) const FIRST: usize = 24;
 /// How many extents a region's log has.
-const COUNT: usize = HEADER;
+pub(crate) const COUNT: usize = HEADER;
 /// Extents that an inode's log has room for at least, beside pointers.
 const LEAST_EXTENTS: usize = 40;
 /// Where a region's log is while it is merged: the page of the inode table makes way for it.

@@ -15,6 +15,9 @@ use crate::volume::{FlashLight, Log};
 /// The header's flag of a page of the index.
 pub(crate) const INDEX: u8 = 1;
 
+/// Bytes of an entry.
+pub(crate) const TABLE_ENTRY: usize = 8;
+
 /// Where an inode is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Located {
@@ -38,7 +41,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         }
         let (entries, _) = self.table_entries();
         self.load_table(serial / entries)?;
-        let at = TABLE_FIRST + 8 * (serial % entries) as usize;
+        let at = TABLE_FIRST + TABLE_ENTRY * (serial % entries) as usize;
         let page = self.memory.page(Buffer::Table);
         Ok(match (page.u32_at(at), page.u32_at(at + 4)) {
             (NONE, NONE) => None,
@@ -51,7 +54,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     pub(crate) fn set_located(&mut self, serial: u32, located: Option<Located>) -> Result<()> {
         let (entries, _) = self.table_entries();
         self.load_table(serial / entries)?;
-        let at = TABLE_FIRST + 8 * (serial % entries) as usize;
+        let at = TABLE_FIRST + TABLE_ENTRY * (serial % entries) as usize;
         let (first, second) = match located {
             None => (NONE, NONE),
             Some(Located::Directory(page)) => (page, NONE),

@@ -347,8 +347,8 @@ pub(crate) fn count_dead(counts: &mut [u8], geometry: &Geometry, page: u32, leng
 }
 
 impl Identity {
-    /// What the checksums of the volume's pages begin with.
-    pub(crate) fn seed(&self) -> u32 {
+    /// What the checksums of the volume's pages begin with: docs/flashlight-format.md, "Metadata pages".
+    pub fn seed(&self) -> u32 {
         (0..4).fold(0x9E37_79B9, |seed: u32, at| {
             (seed ^ self.uuid.u32_at(4 * at)).wrapping_mul(0x85EB_CA6B).rotate_left(13)
         })

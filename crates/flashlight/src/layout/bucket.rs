@@ -5,6 +5,8 @@ use super::{NONE, Numbers};
 
 /// The header's flag of an index.
 pub(crate) const INDEX: u8 = 1;
+/// The bit of a directory's slot that says that it leads to an index.
+pub(crate) const INDEX_POINTER: u32 = 1 << 31;
 pub(crate) const DEPTH: usize = 20;
 const COUNT: usize = 22;
 pub(crate) const FIRST: usize = 24;

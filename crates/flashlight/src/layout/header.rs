@@ -89,7 +89,8 @@ impl Header {
     }
 }
 
-fn checksum(page: &[u8], seed: u32) -> u32 {
+/// The checksum of a page, whatever stands in its place.
+pub(crate) fn checksum(page: &[u8], seed: u32) -> u32 {
     let mut digest = CRC.digest_with_initial(seed);
     digest.update(&page[..CRC_AT]);
     digest.update(&[0; 4]);
