@@ -57,18 +57,14 @@ pub struct RescueReport {
 }
 
 /// Why there is nothing to rescue.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RescueError {
     /// There is no page of an inode on the chip.
+    #[error("no file of a FlashLight volume is found")]
     NoInode,
     /// The chip fails.
-    Chip(basalt_nand::NandError),
-}
-
-impl From<basalt_nand::NandError> for RescueError {
-    fn from(error: basalt_nand::NandError) -> RescueError {
-        RescueError::Chip(error)
-    }
+    #[error("{0}")]
+    Chip(#[from] basalt_nand::NandError),
 }
 
 impl<D: NandDevice> Rescued<D> {
@@ -77,11 +73,7 @@ impl<D: NandDevice> Rescued<D> {
     ///
     /// # Errors
     /// When there is not a single inode, or the chip fails otherwise than by flipped bits.
-    pub fn search(
-        mut device: D,
-        deleted: bool,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Rescued<D>, RescueError> {
+    pub fn search(mut device: D, deleted: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<Rescued<D>, RescueError> {
         let mut report = RescueReport::default();
         let found = scan::scan(&mut device, &mut report, progress)?;
         if found.inodes.is_empty() {

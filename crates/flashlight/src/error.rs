@@ -36,7 +36,7 @@ pub enum Error {
     #[error("the argument is not valid")]
     Invalid,
     /// There is no FlashLight volume on the chip.
-    #[error("there is no FlashLight volume on the chip; `format` makes one")]
+    #[error("no root of a FlashLight volume can be read on the chip")]
     NotFlashLight,
     /// The chip or the volume is of a kind that is not supported.
     #[error("not supported: {0}")]

@@ -79,7 +79,8 @@ impl Since {
 }
 
 /// An older root leads to what was, and may have been overwritten since.
-const NEWER: Error = Error::Damaged { page: 0, what: "the newest root cannot be read, and the one before it is out of date" };
+const NEWER: Error =
+    Error::Damaged { page: 0, what: "the newest root cannot be read, and the one before it is out of date" };
 
 impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Where a root may be lost that is newer than the one that was found: makes sure that nothing was written behind the checkpoint, which

@@ -109,7 +109,8 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         work.set_u32(ROOT_GENERATION, root.generation);
         let unreadable = self.roots.unreadable;
         let is_unreadable = |&block: &u32| unreadable & 1 << block != 0;
-        let blocks = (0..ROOT_BLOCKS).filter(is_unreadable).chain((0..ROOT_BLOCKS).filter(|block| !is_unreadable(block)));
+        let blocks =
+            (0..ROOT_BLOCKS).filter(is_unreadable).chain((0..ROOT_BLOCKS).filter(|block| !is_unreadable(block)));
         for block in blocks {
             let needed = self.roots.newest.blocks.contains(&block) || others.contains(&block);
             if needed || self.is_bad(block) || self.device.is_bad(block)? {

@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> Outcome {
 /// Checks a FlashLight volume; `None` if the target is none.
 fn run_flashlight(args: &Args, target: &Target) -> Result<Option<u8>, Failure> {
     let device = target.open_shared()?;
-    let shape = crate::volume::flashlight::detect(&device).map_err(|error| Failure::device(&error))?;
+    let shape = crate::volume::flashlight::detect_whole(&device)?;
     shape.map(|shape| flashlight::run(args, target, device, shape)).transpose()
 }
 

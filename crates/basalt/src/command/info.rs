@@ -34,7 +34,7 @@ pub struct Args {
 /// When the target cannot be read, or holds no volume.
 pub fn run(args: &Args) -> Outcome {
     let device = open(&args.target)?;
-    if let Some(shape) = crate::volume::flashlight::detect(&device).map_err(|error| Failure::device(&error))? {
+    if let Some(shape) = crate::volume::flashlight::detect_whole(&device)? {
         return flashlight::run(args, device, shape);
     }
     let defaults = MountDefaults::of(class_of(&device));

@@ -34,7 +34,7 @@ pub struct Args {
 
     /// Of a FlashLight volume, the chip that the image is of: its name, or its shape as PAGE+SPARExPAGESxBLOCKS, for example 2048+64x64x1024
     /// [default: that of the volume which is there]
-    #[arg(long, value_name = "CHIP", value_parser = flashlight::parse_chip)]
+    #[arg(long, value_name = "CHIP", value_parser = crate::volume::flashlight::parse_chip, long_help = crate::volume::flashlight::chips_help())]
     nand: Option<Geometry>,
 
     /// Size of the image file, which is created or resized as needed [default: the whole existing file or device]

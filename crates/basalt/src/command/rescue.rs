@@ -1,15 +1,17 @@
 //! `basalt rescue`: copies out what is left of a damaged volume.
 
+mod f2fs;
+mod flashlight;
+
 use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use basalt_f2fs::SystemClock;
-use basalt_f2fs::rescue::{RescueOptions, RescueReport, RescueStage, Rescued, TableState};
+use basalt_device::FileDevice;
+use basalt_nand::Geometry;
 use basalt_vfs::path::{Entries, data_range};
 use basalt_vfs::{Attributes, FileKind, FileSystem, InodeNumber};
 use serde::Serialize;
@@ -20,6 +22,7 @@ use crate::progress::{Progress, Unit};
 use crate::size::human;
 use crate::target::Target;
 use crate::transfer::{Get, GetOptions, MAX_DEPTH, Observer, Report, Salvage, Trail};
+use crate::volume::flashlight as flashlight_volume;
 
 /// Exit code when something is missing.
 const MISSING: u8 = 1;
@@ -59,6 +62,10 @@ pub struct Args {
     #[arg(long)]
     nodes_only: bool,
 
+    /// The chip of a FlashLight volume, if no root tells its shape or the image was cut off: as `mkfs --nand`
+    #[arg(long, value_name = "CHIP", value_parser = flashlight_volume::parse_chip, conflicts_with_all = ["nodes_only", "main_block"])]
+    nand: Option<Geometry>,
+
     /// First block of the main area, if superblock and checkpoint are gone
     #[arg(long, value_name = "BLOCK")]
     main_block: Option<u32>,
@@ -86,10 +93,49 @@ struct HoledFile {
     missing: Vec<(u64, u64)>,
 }
 
+/// What a search has found on a volume of some type.
+trait Search {
+    /// All of it, to be read.
+    fn files(&self) -> &dyn FileSystem;
+
+    /// Where the part of a file ends that begins at byte `offset` and is known to be lost; `None` where a read may succeed.
+    fn missing_until(&self, ino: InodeNumber, offset: u64) -> Option<u64>;
+
+    /// The parts of a file, in bytes, that cannot be had, as far as that is known.
+    ///
+    /// # Errors
+    /// The inode cannot be read, or the device fails.
+    fn lost_ranges(&self, ino: InodeNumber) -> basalt_vfs::Result<Vec<Range<u64>>>;
+
+    /// The report for programs.
+    fn json(&self) -> serde_json::Value;
+
+    /// The report for people, without what is lost.
+    fn lines(&self, path: &Path) -> Vec<String>;
+
+    /// Names whose file is lost, a line each, as far as they are listed.
+    fn lost(&self) -> Vec<String>;
+
+    /// How many names have lost their file.
+    fn lost_names(&self) -> u64;
+
+    /// Whether nothing is missing, as far as the search knows.
+    fn is_whole(&self) -> bool;
+}
+
 /// Everything that is reported.
-#[derive(Debug, Serialize)]
 struct Whole<'a> {
-    search: &'a RescueReport,
+    found: &'a dyn Search,
+    copied: Report,
+    files_with_holes: u64,
+    holes: &'a [HoledFile],
+    warnings: &'a [String],
+}
+
+/// The same for programs.
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    search: serde_json::Value,
     copied: Report,
     files_with_holes: u64,
     holes: &'a [HoledFile],
@@ -139,7 +185,7 @@ impl Observer for Listener {
     }
 }
 
-struct Known<'a>(&'a Rescued);
+struct Known<'a>(&'a dyn Search);
 
 impl Salvage for Known<'_> {
     fn missing_until(&self, ino: InodeNumber, offset: u64) -> Option<u64> {
@@ -163,7 +209,11 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn rescue(args: &Args, destination: Option<&Path>, is_new: bool) -> Outcome {
-    let found = search(args)?;
+    let device = args.target.open_shared()?;
+    let found = match shape(args, &device)? {
+        Some(shape) => flashlight::search(args, device, shape)?,
+        None => f2fs::search(args, device)?,
+    };
     let mut listener = Listener {
         progress: Progress::new("copying", Unit::Bytes, args.quiet),
         holes: Vec::new(),
@@ -174,20 +224,20 @@ fn rescue(args: &Args, destination: Option<&Path>, is_new: bool) -> Outcome {
     };
     let mut output = Output::new();
     let copied = match destination {
-        Some(directory) => copy(args, &found, directory, is_new, &mut listener)?,
-        None => list(args, &found, &mut listener, &mut output)?,
+        Some(directory) => copy(args, &*found, directory, is_new, &mut listener)?,
+        None => list(args, &*found, &mut listener, &mut output)?,
     };
     let Listener { progress, holes, files_with_holes, warnings, .. } = listener;
     drop(progress);
-    let whole = Whole { search: found.report(), copied, files_with_holes, holes: &holes, warnings: &warnings };
     if args.json {
-        output.json(&whole)?;
+        let (search, holes, warnings) = (found.json(), &holes[..], &warnings[..]);
+        output.json(&Document { search, copied, files_with_holes, holes, warnings })?;
     } else if !args.quiet {
+        let whole = Whole { found: &*found, copied, files_with_holes, holes: &holes, warnings: &warnings };
         describe(args, &whole, &mut output)?;
     }
     output.finish()?;
-    let report = found.report();
-    let is_whole = files_with_holes == 0 && copied.left_out == 0 && report.lost_names == 0 && report.lost_nodes == 0;
+    let is_whole = files_with_holes == 0 && copied.left_out == 0 && found.is_whole();
     Ok(if is_whole { DONE } else { MISSING })
 }
 
@@ -206,56 +256,41 @@ fn prepare(directory: &Path) -> Result<bool, Failure> {
     }
 }
 
-fn search(args: &Args) -> Result<Rescued, Failure> {
-    let device = args.target.open_shared()?;
-    let options = RescueOptions { deleted: args.deleted, nodes_only: args.nodes_only, main_block: args.main_block };
-    let mut bar: Option<(RescueStage, Progress)> = None;
-    Rescued::open(Arc::new(device), &options, Arc::new(SystemClock), &mut |progress| {
-        if bar.as_ref().is_none_or(|(stage, _)| *stage != progress.stage) {
-            let label = match progress.stage {
-                RescueStage::Nodes => "searching segments",
-                RescueStage::Names => "reading inodes",
-            };
-            // The old bar goes before the new one comes.
-            bar = None;
-            bar = Some((progress.stage, Progress::new(label, Unit::Things, args.quiet)));
-        }
-        if let Some((_, bar)) = &mut bar {
-            bar.update(progress.done, progress.total);
-        }
-    })
-    .map_err(|error| match error {
-        basalt_f2fs::Error::NotF2fs { .. } => Failure::new(error).hint("the search found no file"),
-        error => Failure::volume(&args.target.path, &error),
-    })
+/// The shape of the chip that a FlashLight volume is on; `None` if it is no such volume.
+fn shape(args: &Args, device: &FileDevice) -> Result<Option<Geometry>, Failure> {
+    match args.nand {
+        Some(shape) => Ok(Some(shape)),
+        None => flashlight_volume::detect_whole(device),
+    }
 }
 
 fn copy(
     args: &Args,
-    found: &Rescued,
+    found: &dyn Search,
     directory: &Path,
     is_new: bool,
     listener: &mut Listener,
 ) -> Result<Report, Failure> {
     let options = GetOptions { recursive: true, exact_destination: false, safe: args.safe, new_destination: is_new };
     let salvage = Known(found);
-    let mut get = Get::new(found, options, listener).salvaging(&salvage);
+    let mut get = Get::new(found.files(), options, listener).salvaging(&salvage);
     get.copy(b"/", directory).map_err(|error| super::transfer::failure(&error))?;
     Ok(get.report())
 }
 
 /// Shows every file with what is known to be missing of it.
-fn list(args: &Args, found: &Rescued, listener: &mut Listener, output: &mut Output) -> Result<Report, Failure> {
+fn list(args: &Args, found: &dyn Search, listener: &mut Listener, output: &mut Output) -> Result<Report, Failure> {
     let mut report = Report::default();
+    let files = found.files();
     // Files with several names that were listed once.
     let mut linked = HashSet::new();
-    let mut open = vec![(found.root(), Trail::start())];
+    let mut open = vec![(files.root(), Trail::start())];
     while let Some((directory, trail)) = open.pop() {
         let path = trail.names().iter().flat_map(|name| [b"/", *name]).collect::<Vec<_>>().concat();
-        for entry in Entries::new(&found, directory) {
+        for entry in Entries::new(&files, directory) {
             let entry = entry.map_err(|error| Failure::at(printable(&path), error))?;
             let full = [path.as_slice(), b"/", &entry.name].concat();
-            let attributes = found.attributes(entry.ino);
+            let attributes = files.attributes(entry.ino);
             let lost = match entry.kind {
                 FileKind::Directory if trail.depth() < MAX_DEPTH => {
                     open.push((entry.ino, trail.below(&entry.name)));
@@ -266,7 +301,7 @@ fn list(args: &Args, found: &Rescued, listener: &mut Listener, output: &mut Outp
                 _ => Ok(Vec::new()),
             };
             let bytes = attributes.as_ref().ok().zip(lost.as_ref().ok());
-            let bytes = bytes.and_then(|(attributes, lost)| readable(found, attributes, lost).ok());
+            let bytes = bytes.and_then(|(attributes, lost)| readable(files, attributes, lost).ok());
             let (Ok(attributes), Ok(lost), Some(bytes)) = (attributes, lost, bytes) else {
                 report.left_out += 1;
                 listener.warning(&format!("{}: cannot be read", printable(&full)));
@@ -291,12 +326,12 @@ fn list(args: &Args, found: &Rescued, listener: &mut Listener, output: &mut Outp
 }
 
 /// Bytes of a file's content that would be copied: holes, and what is lost, are not.
-fn readable(found: &Rescued, attributes: &Attributes, lost: &[Range<u64>]) -> basalt_vfs::Result<u64> {
+fn readable(files: &dyn FileSystem, attributes: &Attributes, lost: &[Range<u64>]) -> basalt_vfs::Result<u64> {
     let (mut bytes, mut end) = (0, 0);
     if attributes.kind != FileKind::Regular {
         return Ok(bytes);
     }
-    while let Some(data) = data_range(found, attributes.ino, end, attributes.size)? {
+    while let Some(data) = data_range(files, attributes.ino, end, attributes.size)? {
         let missing = lost.iter().map(|range| range.end.min(data.end).saturating_sub(range.start.max(data.start)));
         bytes += (data.end - data.start).saturating_sub(missing.sum());
         end = data.end;
@@ -305,43 +340,9 @@ fn readable(found: &Rescued, attributes: &Attributes, lost: &[Range<u64>]) -> ba
 }
 
 fn describe(args: &Args, whole: &Whole<'_>, output: &mut Output) -> Result<(), Failure> {
-    let Whole { search, copied, .. } = whole;
-    let path = args.target.path.display();
-    let table = |state| match state {
-        TableState::Whole => "whole",
-        TableState::Partial => "damaged",
-        TableState::Gone => "gone",
-    };
-    for note in &search.notes {
-        output.line(format_args!("note: {}", one_line(note)))?;
+    for line in whole.found.lines(&args.target.path) {
+        output.line(line)?;
     }
-    let checkpoint = search.checkpoint.map_or("no checkpoint".to_owned(), |version| format!("checkpoint {version}"));
-    let source = format!("{:?}", search.geometry).to_lowercase();
-    output.line(format_args!(
-        "{path}: layout from {source}, {checkpoint}, NAT {}, SIT {}; {} node blocks, {} nodes in use",
-        table(search.nat),
-        table(search.sit),
-        search.node_blocks,
-        search.nodes
-    ))?;
-    if search.truncated_bytes > 0 {
-        output.line(format_args!("{path}: truncated: {} of the volume are missing", human(search.truncated_bytes)))?;
-    }
-    if search.unreadable_bytes > 0 {
-        output.line(format_args!("{path}: {} could not be read", human(search.unreadable_bytes)))?;
-        for range in search.unreadable.iter().take(20) {
-            output.line(format_args!("  {} bytes at {}", range.length, range.offset))?;
-        }
-    }
-    output.line(format_args!(
-        "{} inodes: {} named, {} placed by their inode, {} in lost+found; {} deleted; {} directories damaged",
-        search.inodes,
-        search.named,
-        search.placed_by_inode,
-        search.without_place,
-        search.deleted,
-        search.damaged_directories
-    ))?;
     for warning in whole.warnings {
         output.line(format_args!("left out: {warning}"))?;
     }
@@ -351,10 +352,10 @@ fn describe(args: &Args, whole: &Whole<'_>, output: &mut Output) -> Result<(), F
         let more = if file.missing.len() > pieces.len() { ", …" } else { "" };
         output.line(format_args!("holes: {}: {}{more}", file.path, pieces.join(", ")))?;
     }
-    for lost in search.lost.iter().take(1000) {
-        let name = one_line(&lost.name);
-        output.line(format_args!("lost: `{name}` in directory {}: inode {} is gone", lost.directory, lost.ino))?;
+    for line in whole.found.lost() {
+        output.line(line)?;
     }
+    let copied = &whole.copied;
     let verb = if args.list { "found" } else { "rescued" };
     output.line(format_args!(
         "{verb}: {} files ({} of them with holes), {} directories, {} symbolic links, {} others, {}; {} left out, {} names lost",
@@ -365,6 +366,6 @@ fn describe(args: &Args, whole: &Whole<'_>, output: &mut Output) -> Result<(), F
         copied.special,
         human(copied.bytes),
         copied.left_out,
-        search.lost_names
+        whole.found.lost_names()
     ))
 }

@@ -194,7 +194,7 @@ fn open_volume(job: &Job, device: Arc<dyn BlockDevice>, profile: &Profile) -> Re
     let path = job.target.display();
     let engine = job.choices.engine_on(profile);
     let rescues = engine.rescue;
-    if let Some(shape) = flashlight::detect(&*device).map_err(|error| Failure::device(&error))? {
+    if let Some(shape) = flashlight::detect_whole(&*device)? {
         return open_flashlight(job, device, shape);
     }
     match F2fs::open(device.clone(), engine, Arc::new(SystemClock)) {
@@ -212,12 +212,32 @@ fn open_volume(job: &Job, device: Arc<dyn BlockDevice>, profile: &Profile) -> Re
 
 fn open_flashlight(job: &Job, device: Arc<dyn BlockDevice>, shape: Geometry) -> Result<Opened, Failure> {
     let engine = &job.choices.engine;
-    if engine.rescue {
-        return Err(flashlight::not_for_flashlight(&job.target, "mount -o rescue"));
+    let changes = if engine.read_only || engine.rescue { Changes::Dropped } else { Changes::Kept };
+    match flashlight::open(&job.target, Arc::clone(&device), shape, changes) {
+        Ok(fs) => Ok(Opened::OnRawFlash(Arc::new(fs.with_commit_interval(engine.commit_interval)))),
+        Err(error) if engine.rescue => {
+            job.warn(&format!("{error}; rescue: searching the whole volume for files, which takes a while"));
+            search_flashlight(job, device, shape)
+        }
+        Err(error) => Err(error),
     }
-    let changes = if engine.read_only { Changes::Dropped } else { Changes::Kept };
-    let fs = flashlight::open(&job.target, device, shape, changes)?;
-    Ok(Opened::OnRawFlash(Arc::new(fs.with_commit_interval(engine.commit_interval))))
+}
+
+/// Shows what a search for inodes finds.
+fn search_flashlight(job: &Job, device: Arc<dyn BlockDevice>, shape: Geometry) -> Result<Opened, Failure> {
+    let path = job.target.display();
+    let chip = flashlight::chip(device, shape, Changes::Dropped)?;
+    let found = basalt_flashlight_vfs::Rescued::search(chip, false, &mut |_, _| ())
+        .map_err(|error| Failure::at(path, error))?;
+    let report = found.report();
+    job.warn(&format!(
+        "{}: rescue: {} inodes found, {} files lost, {} pages unreadable",
+        job.target.display(),
+        report.inodes,
+        report.lost_files,
+        report.unreadable_pages
+    ));
+    Ok(Opened::Found(Arc::new(found)))
 }
 
 /// Shows what a search for nodes finds.

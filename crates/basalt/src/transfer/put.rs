@@ -239,7 +239,8 @@ impl<'a> Put<'a> {
         Ok(())
     }
 
-    /// Gives a file that was copied already one more name, if this is one of its names.
+    /// Gives a file that was copied already one more name, if this is one of its names. `false`: it is to be copied, also where the volume has no
+    /// hard links.
     fn put_link(&mut self, place: &Place<'_>, stat: &Stat, slot: &Slot<'_, 'a>) -> Result<bool, Error> {
         let failed = |error| Error::volume(place.path, error);
         let key = (stat.st_dev, stat.st_ino);
@@ -247,8 +248,15 @@ impl<'a> Put<'a> {
         // A name that was copied twice is there already.
         if slot.old != Some(first.ino()) {
             let name = slot.working_name().map_err(failed)?;
-            let linked = self.fs.link(first.ino(), slot.parent.ino(), &name).map_err(failed);
-            let linked = linked.map(|linked| Reference::new(&self.fs, linked));
+            let linked = self.fs.link(first.ino(), slot.parent.ino(), &name);
+            if matches!(linked, Err(basalt_vfs::Error::NotPermitted(_))) {
+                self.leave_out(&format!(
+                    "{}: hard link: the file is copied once more",
+                    crate::failure::printable(place.path)
+                ));
+                return Ok(false);
+            }
+            let linked = linked.map_err(failed).map(|linked| Reference::new(&self.fs, linked));
             drop(slot.settle(&name, linked, place.path)?);
         }
         self.report.hard_links += 1;

@@ -13,6 +13,7 @@ use basalt_f2fs::{Clock, SystemClock};
 use basalt_flashlight::{FlashLight, SHAPE_BYTES, find_shape, memory_bytes};
 use basalt_flashlight_vfs::FlashFs;
 use basalt_nand::chip::Backing;
+use basalt_nand::presets::{self, PRESETS};
 use basalt_nand::{Chip, ChipOptions, Corrected, Geometry, NandDevice};
 use serde::Serialize;
 
@@ -43,6 +44,24 @@ pub fn detect(device: &dyn BlockDevice) -> Result<Option<Geometry>, DeviceError>
         Err(basalt_f2fs::Error::Device(error)) => Err(error),
         Err(_) => Ok(None),
     }
+}
+
+/// As [`detect`], and refuses an image that is no whole chip.
+///
+/// # Errors
+/// When the device cannot be read, or a FlashLight volume begins on it, and it has another length than the volume's chip.
+pub fn detect_whole(device: &dyn BlockDevice) -> Result<Option<Geometry>, Failure> {
+    let failed = |error| Failure::device(&error);
+    let found = detect(device).map_err(failed)?;
+    if found.is_none() && matches!(probe(device), Ok(Some(NAME))) {
+        let size = device.size();
+        return Err(Failure::at(
+            device.name(),
+            format_args!("holds a FlashLight volume, but {size} bytes are no whole image of its chip: it was cut off, or made longer"),
+        )
+        .hint("`truncate` takes away what was added; `basalt rescue --nand CHIP` reads what is there"));
+    }
+    Ok(found)
 }
 
 fn first_bytes(device: &dyn BlockDevice, most: usize) -> Result<Vec<u8>, DeviceError> {
@@ -120,6 +139,17 @@ pub fn chip(device: Arc<dyn BlockDevice>, shape: Geometry, changes: Changes) -> 
     Corrected::new(chip).map_err(|_| Failure::at(&name, too_little_spare(&shape)))
 }
 
+/// As [`chip`], to be read only, in an image that may be too short: what is missing reads as erased.
+///
+/// # Errors
+/// When the image cannot be read, or the chip's spare bytes have no room for error correction.
+pub fn chip_that_may_be_cut_off(device: Arc<dyn BlockDevice>, shape: Geometry) -> Result<ImageChip, Failure> {
+    let name = device.name().to_owned();
+    let bits = Box::new(CutOff { bits: Bits(device), size: shape.raw_bytes() });
+    let chip = Chip::beside(bits, ChipOptions::new(shape)).map_err(|error| Failure::at(&name, error))?;
+    Corrected::new(chip).map_err(|_| Failure::at(&name, too_little_spare(&shape)))
+}
+
 /// Why nothing is corrected on a chip of this shape.
 pub fn too_little_spare(shape: &Geometry) -> String {
     let (spare, page) = (shape.spare_bytes, shape.page_bytes);
@@ -171,11 +201,6 @@ pub fn failure(path: &Path, error: &basalt_flashlight::Error) -> Failure {
     Failure::at(path.display(), format_args!("FlashLight volume: {error}"))
 }
 
-/// That a command is not there for FlashLight volumes.
-pub fn not_for_flashlight(path: &Path, command: &str) -> Failure {
-    Failure::at(path.display(), format_args!("holds a FlashLight volume; `basalt {command}` is for F2FS volumes"))
-}
-
 /// The bytes of an image, for the chip.
 struct Bits(Arc<dyn BlockDevice>);
 
@@ -203,9 +228,89 @@ impl Backing for Bits {
     }
 }
 
+/// The bytes of an image that has another length than its chip.
+#[derive(Debug)]
+struct CutOff {
+    bits: Bits,
+    size: u64,
+}
+
+impl Backing for CutOff {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.size)
+    }
+
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let there = self.bits.size()?.saturating_sub(offset).min(bytes.len() as u64) as usize;
+        bytes[there..].fill(0xFF);
+        if there == 0 { Ok(()) } else { self.bits.read_at(offset, &mut bytes[..there]) }
+    }
+
+    fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 fn of_system(error: DeviceError) -> io::Error {
     match error {
         DeviceError::Io { source, .. } => source,
         other => io::Error::other(other.to_string()),
+    }
+}
+
+/// What the option for a chip says of itself, with all names.
+pub fn chips_help() -> String {
+    let shape = |of: &Geometry| {
+        let (page, spare) = (of.page_bytes, of.spare_bytes);
+        format!("{page}+{spare}x{}x{}", of.pages_per_block, of.blocks)
+    };
+    let chips: Vec<String> =
+        PRESETS.iter().map(|preset| format!("{} ({})", preset.name, shape(&preset.geometry))).collect();
+    format!(
+        "Of a FlashLight volume, the chip that the image is of: its name, or its shape as PAGE+SPARExPAGESxBLOCKS: data and spare bytes \
+         of a page, pages of a block, blocks [default: that of the volume which is there]\n\nNames: {}",
+        chips.join(", ")
+    )
+}
+
+/// A chip by its name or its shape.
+///
+/// # Errors
+/// What a chip can be called.
+pub fn parse_chip(text: &str) -> Result<Geometry, String> {
+    if let Some(preset) = presets::by_name(text) {
+        return Ok(preset.geometry);
+    }
+    let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+    let expected = || {
+        format!(
+            "expected a shape as PAGE+SPARExPAGESxBLOCKS, for example 2048+64x64x1024, or one of {}",
+            names.join(", ")
+        )
+    };
+    let numbers: Option<Vec<u32>> = text.split(['+', 'x', '×']).map(|number| number.parse().ok()).collect();
+    match numbers.as_deref() {
+        Some(&[page, spare, pages, blocks]) if text.contains('+') => {
+            Geometry::new(page, spare, pages, blocks).map_err(|error| error.to_string())
+        }
+        _ => Err(expected()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chips_have_names_or_shapes() {
+        assert_eq!(parse_chip("2048+64x64x1024"), Ok(Geometry::new(2048, 64, 64, 1024).unwrap()));
+        assert_eq!(parse_chip("W25N01GV"), parse_chip("2048+64×64×1024"));
+        for text in ["", "2048", "2048x64x64x1024", "2048+64x64", "2048+64x64x1024x1", "2000+64x64x1024", "a+bxcxd"] {
+            assert!(parse_chip(text).is_err(), "{text}");
+        }
     }
 }

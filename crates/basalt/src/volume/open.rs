@@ -52,7 +52,7 @@ pub fn open_to_write(target: &Target) -> Result<OpenVolume, Failure> {
 
 fn open(target: &Target, device: FileDevice, options: OpenOptions) -> Result<OpenVolume, Failure> {
     let path = &target.path;
-    let engine: Box<dyn Engine> = match flashlight::detect(&device).map_err(|error| Failure::device(&error))? {
+    let engine: Box<dyn Engine> = match flashlight::detect_whole(&device)? {
         Some(shape) => {
             let changes = if options.read_only { Changes::Dropped } else { Changes::Kept };
             Box::new(flashlight::open(path, Arc::new(device), shape, changes)?)

@@ -147,7 +147,9 @@ impl<D: NandDevice> Reading<D> {
         let Some(part) = places.get_mut(first..end) else { return Ok(()) };
         let found = self.metadata(page)?.filter(|found| found.owner() == owner);
         match found.and_then(|found| found.extent_map(which)) {
-            Some(map) => part.iter_mut().zip(map).for_each(|(place, page)| *place = page.map_or(Place::Hole, Place::At)),
+            Some(map) => {
+                part.iter_mut().zip(map).for_each(|(place, page)| *place = page.map_or(Place::Hole, Place::At))
+            }
             None => part.fill(Place::Lost),
         }
         Ok(())

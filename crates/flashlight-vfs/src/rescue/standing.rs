@@ -181,9 +181,9 @@ impl<D: NandDevice> Judge<'_, D> {
         }
         loop {
             let is_deleted = |number: &InodeNumber| self.standings.get(number) == Some(&Standing::Deleted);
-            let more = inodes.iter().filter(|(number, newest)| {
-                **number != ROOT && !is_deleted(number) && is_deleted(&newest.parent)
-            });
+            let more = inodes
+                .iter()
+                .filter(|(number, newest)| **number != ROOT && !is_deleted(number) && is_deleted(&newest.parent));
             let more: Vec<InodeNumber> = more.map(|(&number, _)| number).collect();
             if more.is_empty() {
                 return;

@@ -6,7 +6,6 @@ use basalt_device::{BlockDevice, FileDevice, OpenOptions};
 use basalt_f2fs::probe::{Content, identify, probe};
 use basalt_f2fs::{Clock, SystemClock};
 use basalt_flashlight::{Change, FlashLight, FormatOptions, Identity, Time, memory_bytes};
-use basalt_nand::presets::{self, PRESETS};
 use basalt_nand::{Chip, ChipOptions, Corrected, Geometry, NandDevice};
 use serde::Serialize;
 
@@ -92,8 +91,14 @@ pub(super) fn make(args: &Args) -> Result<Report, Failure> {
 /// Makes the volume on a chip in memory.
 fn rehearse(args: &Args, shape: Geometry) -> Result<Report, Failure> {
     let chip = Corrected::new(Chip::new(ChipOptions::new(shape)));
-    let chip = chip.map_err(|_| Failure::at(args.target.path.display(), flashlight::too_little_spare(&shape)))?;
-    format(args, chip, shape)
+    let path = args.target.path.display();
+    let chip = chip.map_err(|_| Failure::at(&path, flashlight::too_little_spare(&shape)))?;
+    let report = format(args, chip, shape)?;
+    if report.user_bytes == 0 {
+        return Err(Failure::at(path, format_args!("a chip of {} blocks has no room for files", shape.blocks))
+            .hint("cleaning, logs and the checkpoint take all of it: choose a chip with more blocks"));
+    }
+    Ok(report)
 }
 
 /// Options that a FlashLight volume has not.
@@ -214,39 +219,4 @@ pub(super) fn describe(args: &Args, report: &Report, output: &mut Output) -> Res
     ))?;
     output.line(format_args!("  corrected  {} flipped bits of each 512 bytes", chip.corrected_bits))?;
     output.line(format_args!("  memory     {} bytes for a mount", report.memory_bytes))
-}
-
-/// A chip by its name or its shape.
-pub(super) fn parse_chip(text: &str) -> Result<Geometry, String> {
-    if let Some(preset) = presets::by_name(text) {
-        return Ok(preset.geometry);
-    }
-    let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-    let expected = || {
-        format!(
-            "expected a shape as PAGE+SPARExPAGESxBLOCKS, for example 2048+64x64x1024, or one of {}",
-            names.join(", ")
-        )
-    };
-    let numbers: Option<Vec<u32>> = text.split(['+', 'x', '×']).map(|number| number.parse().ok()).collect();
-    match numbers.as_deref() {
-        Some(&[page, spare, pages, blocks]) if text.contains('+') => {
-            Geometry::new(page, spare, pages, blocks).map_err(|error| error.to_string())
-        }
-        _ => Err(expected()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chips_have_names_or_shapes() {
-        assert_eq!(parse_chip("2048+64x64x1024"), Ok(Geometry::new(2048, 64, 64, 1024).unwrap()));
-        assert_eq!(parse_chip("W25N01GV"), parse_chip("2048+64×64×1024"));
-        for text in ["", "2048", "2048x64x64x1024", "2048+64x64", "2048+64x64x1024x1", "2000+64x64x1024", "a+bxcxd"] {
-            assert!(parse_chip(text).is_err(), "{text}");
-        }
-    }
 }
