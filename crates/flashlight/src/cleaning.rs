@@ -25,6 +25,8 @@ const SOME: u32 = 72;
 /// How often blocks are cleaned for one operation at most.
 const ROUNDS: u32 = 16;
 
+/// Metadata pages behind which there is a checkpoint, on any chip.
+const MOST_SINCE: u32 = 110;
 /// Blocks that are cleaned between two checkpoints at most.
 const AT_ONCE: u32 = 64;
 /// Blocks that have to be used before cleaning is tried again that was in vain.
@@ -74,10 +76,10 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         if self.window_left() < needed { Err(Error::NoSpace) } else { Ok(()) }
     }
 
-    /// Metadata pages behind which there is a checkpoint: a mount reads each of them about four times after a power cut, and the blocks that
-    /// are kept for it have room for seven times as many.
+    /// Metadata pages behind which there is a checkpoint: a mount reads each of them about four times after a power cut, and at most 680 pages
+    /// in all of small files; and the blocks that are kept for it have room for seven times as many.
     fn most_since(&self) -> u32 {
-        (KEPT as u32 * self.geometry.pages_per_block / 7).min(448)
+        (KEPT as u32 * self.geometry.pages_per_block / 7).min(MOST_SINCE)
     }
 
     /// Live pages.

@@ -94,7 +94,7 @@ pub(super) fn build(
 
 /// Directories that are gone, and those that are below themselves, are in `lost+found`.
 fn hang_up_the_rest(tree: &mut Tree, report: &mut RescueReport) {
-    let gone: Vec<u64> = tree.children.keys().copied().filter(|&at| at >= MADE_UP && at < DELETED).collect();
+    let gone: Vec<u64> = tree.children.keys().copied().filter(|at| (MADE_UP..DELETED).contains(at)).collect();
     let directory = |name: Vec<u8>, ino: u64| Child { name, ino, kind: FileKind::Directory };
     for at in gone {
         tree.add(LOST_FOUND, directory(made_up_name("dir", at - MADE_UP), at));
