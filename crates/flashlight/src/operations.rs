@@ -35,6 +35,8 @@ pub struct Attributes {
     pub gid: u32,
     /// Of a file: bytes; of a directory: entries.
     pub size: u64,
+    /// Bytes of the pages of the chip that are its own: its inode, and of a file the data and their index. Holes have none.
+    pub stored: u64,
     /// The number of a device node.
     pub rdev: u32,
     /// Last access, as far as somebody set it.
@@ -153,6 +155,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             uid: page.u32_at(inode::UID),
             gid: page.u32_at(inode::GID),
             size: page.u64_at(inode::SIZE),
+            stored: page.pages() * u64::from(self.geometry.page_bytes),
             rdev: page.u32_at(inode::RDEV),
             accessed: time(inode::ATIME),
             modified: time(inode::MTIME),
@@ -300,7 +303,8 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         }
     }
 
-    fn touch(&mut self, number: InodeNumber, now: Time) -> Result<()> {
+    /// Says that a file's content has changed.
+    pub(crate) fn touch(&mut self, number: InodeNumber, now: Time) -> Result<()> {
         let slot = self.file(number.0)?;
         let page = self.memory.page_mut(Buffer::File(slot));
         page.set_u64(inode::MTIME, now.packed());
