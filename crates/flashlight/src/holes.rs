@@ -3,7 +3,7 @@
 use basalt_nand::NandDevice;
 
 use crate::cleaning::Room;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::extents::Extent;
 use crate::layout::inode::{self, Inode, MAPS_PER_REGION, Time};
 use crate::layout::{NONE, Numbers};
@@ -13,8 +13,8 @@ use crate::volume::FlashLight;
 
 impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// The first byte of a file at or behind `offset` that is no hole; `None` if there is none before the end. A hole is whole pages; what the
-    /// inode holds is data. Reads at most the index of the file; holes cost nothing, however long they are. Errors: it is no file, or its index
-    /// cannot be read.
+    /// inode holds is data. Reads the maps on the way, and two pages for each extent in the log of a region: a hole costs nothing, however long it
+    /// is. Errors: it is no file, or its index cannot be read.
     pub fn next_data(&mut self, number: InodeNumber, offset: u64) -> Result<Option<u64>> {
         self.seek(number, offset, true)
     }
@@ -27,12 +27,11 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     fn seek(&mut self, number: InodeNumber, offset: u64, data: bool) -> Result<Option<u64>> {
         let slot = self.file(number.0)?;
-        let inode = self.memory.page(Buffer::File(slot));
-        let size = inode.u64_at(inode::SIZE);
+        let size = self.size_of(slot)?;
         if offset >= size {
             return Ok(None);
         }
-        if inode.is_inline() {
+        if self.memory.page(Buffer::File(slot)).is_inline() {
             return Ok(Some(if data { offset } else { size }));
         }
         let (page_bytes, end) = (u64::from(self.geometry.page_bytes), self.pages_of(size) as u32);
@@ -47,13 +46,20 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         Ok(if data { None } else { Some(size) })
     }
 
+    /// Bytes of a file, as many as it can have.
+    fn size_of(&self, slot: usize) -> Result<u64> {
+        let size = self.memory.page(Buffer::File(slot)).u64_at(inode::SIZE);
+        let what = "its size is more than a file can have";
+        if size > self.most_bytes() { Err(Error::Damaged { page: self.files[slot].page, what }) } else { Ok(size) }
+    }
+
     /// Makes `length` bytes of a file from `offset` on zeros, as far as it has them. Pages that lie within are freed; the size stays. Errors:
-    /// [`Error::NoSpace`](crate::Error::NoSpace) on a chip so full that not even this can be written; a page at one of the ends cannot be read.
+    /// [`Error::NoSpace`] on a chip so full that not even this can be written; a page at one of the ends cannot be read.
     pub fn punch(&mut self, number: InodeNumber, offset: u64, length: u64, now: Time) -> Result<()> {
         self.file(number.0)?;
         self.make_room(Room::Free)?;
         let slot = self.file(number.0)?;
-        let size = self.memory.page(Buffer::File(slot)).u64_at(inode::SIZE);
+        let size = self.size_of(slot)?;
         let (from, to) = (offset.min(size), offset.saturating_add(length).min(size));
         if from < to {
             self.punch_pages(slot, from, to)?;

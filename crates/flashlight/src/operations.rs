@@ -198,8 +198,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// Writes to a file. Errors: [`Error::NoSpace`] may come behind some of the bytes.
     pub fn write(&mut self, number: InodeNumber, offset: u64, bytes: &[u8], now: Time) -> Result<()> {
-        let most = u64::from(u32::MAX - 1) * u64::from(self.geometry.page_bytes);
-        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > most) {
+        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.most_bytes()) {
             return Err(Error::FileTooLarge);
         }
         let page_bytes = self.geometry.page_bytes as usize;
@@ -216,9 +215,14 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         self.touch(number, now)
     }
 
+    /// Bytes of a file whose pages have numbers.
+    pub(crate) fn most_bytes(&self) -> u64 {
+        u64::from(u32::MAX - 1) * u64::from(self.geometry.page_bytes)
+    }
+
     /// Sets a file's length.
     pub fn set_length(&mut self, number: InodeNumber, length: u64, now: Time) -> Result<()> {
-        if length > u64::from(u32::MAX - 1) * u64::from(self.geometry.page_bytes) {
+        if length > self.most_bytes() {
             return Err(Error::FileTooLarge);
         }
         let slot = self.file(number.0)?;
