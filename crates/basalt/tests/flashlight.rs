@@ -5,10 +5,13 @@ mod support;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::process::Command;
 
 use basalt_testkit::loopdev::LoopDevice;
 use basalt_testkit::tree::{TreeOptions, build_random_tree};
 use basalt_testkit::{Manifest, skip};
+use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags, fallocate};
+use rustix::io::Errno;
 use rustix::process::{Signal, kill_process};
 use support::{Mounted, Scratch, basalt, can_mount, mount_line, server_of, wait_until};
 
@@ -108,6 +111,103 @@ fn trees_go_in_and_come_out_as_they_were() {
     basalt(["put", &image, &scratch.text("two"), "/copy/two"]).ok();
     assert_eq!(basalt(["cat", &image, "/copy/two"]).ok(), "second");
     basalt(["fsck", &image]).ok();
+}
+
+/// A file with data in the middle of a long hole, and a copy of it on the host: each stores what is data, and hardly more.
+#[test]
+fn get_and_put_keep_holes() {
+    let scratch = with_volume(CHIP);
+    let image = scratch.text("image");
+    let file = File::create(scratch.path("sparse")).unwrap();
+    file.write_all_at(&[7; 50_000], 8 << 20).unwrap();
+    file.write_all_at(&[9; 10], 20 << 20).unwrap();
+    file.set_len(100 << 20).unwrap();
+    basalt(["put", &image, &scratch.text("sparse"), "/sparse"]).ok();
+    let said = basalt(["stat", "--json", &image, "/sparse"]).json();
+    let sectors = said[0]["sectors"].as_u64().unwrap();
+    // 25 pages or one more of the first piece, one or two of the second, the inode; or whole blocks of the host's file system.
+    assert!((4 * 27..=4 * 64).contains(&sectors), "{said}");
+    basalt(["get", &image, "/sparse", &scratch.text("out")]).ok();
+    let (before, after) = (fs::read(scratch.path("sparse")).unwrap(), fs::read(scratch.path("out")).unwrap());
+    assert!(before == after, "{} and {} bytes", before.len(), after.len());
+    let stored = fs::metadata(scratch.path("out")).unwrap().blocks() * 512;
+    assert!(stored < 1 << 20, "{stored} bytes");
+}
+
+/// What programs do with holes, through the kernel.
+#[test]
+fn a_mount_finds_and_punches_holes() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = with_volume(CHIP);
+    let mounted = Mounted::new(&scratch, "");
+    let path = mounted.path("file");
+    let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+    let stored = || file.metadata().unwrap().blocks() * 512;
+    file.write_all_at(&vec![7; 1 << 20], 4 << 20).unwrap();
+    file.set_len(12 << 20).unwrap();
+    file.sync_all().unwrap();
+    assert!(((1 << 20)..(1 << 20) + 10_000).contains(&stored()), "{}", stored());
+    let at = |whence| rustix::fs::seek(&file, whence);
+    assert_eq!((at(SeekFrom::Data(5)), at(SeekFrom::Hole(4 << 20))), (Ok(4 << 20), Ok(5 << 20)));
+    assert_eq!(at(SeekFrom::Data(5 << 20)), Err(Errno::NXIO));
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let before = file.metadata().unwrap();
+    fallocate(&file, punch, (4 << 20) + 100, 512 << 10).unwrap();
+    let after = file.metadata().unwrap();
+    assert_eq!(after.size(), 12 << 20);
+    assert!((after.mtime(), after.mtime_nsec()) > (before.mtime(), before.mtime_nsec()), "{after:?}");
+    assert!(((512 << 10)..(512 << 10) + 14_000).contains(&stored()), "{}", stored());
+    // What is zeroed is a hole, and makes the file longer.
+    fallocate(&file, FallocateFlags::ZERO_RANGE, 12 << 20, 1 << 20).unwrap();
+    assert_eq!(file.metadata().unwrap().size(), 13 << 20);
+    fallocate(&file, FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, 14 << 20, 1 << 20).unwrap();
+    assert_eq!(file.metadata().unwrap().size(), 13 << 20);
+    for refused in [FallocateFlags::empty(), FallocateFlags::KEEP_SIZE, FallocateFlags::COLLAPSE_RANGE] {
+        assert_eq!(fallocate(&file, refused, 0, 4096), Err(Errno::OPNOTSUPP), "{refused:?}");
+    }
+    let mut wanted = vec![0; 13 << 20];
+    wanted[4 << 20..5 << 20].fill(7);
+    wanted[(4 << 20) + 100..][..512 << 10].fill(0);
+    assert!(fs::read(&path).unwrap() == wanted);
+    let mut copy = Command::new("cp");
+    copy.arg(&path).arg(mounted.path("copy"));
+    assert!(copy.status().unwrap().success());
+    let copy = File::open(mounted.path("copy")).unwrap();
+    copy.sync_all().unwrap();
+    let copied = copy.metadata().unwrap();
+    assert!(copied.size() == 13 << 20 && copied.blocks() * 512 < 540_000, "{copied:?}");
+    drop((file, copy));
+    mounted.unmount();
+    basalt(["fsck", &scratch.text("image")]).ok();
+    assert!(basalt(["cat", &scratch.text("image"), "/copy"]).0.stdout == wanted);
+}
+
+/// Each with the error that programs know from other file systems without it.
+#[test]
+fn what_the_format_has_not_is_refused() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = with_volume(CHIP);
+    let mounted = Mounted::new(&scratch, "");
+    let (one, two) = (mounted.path("one"), mounted.path("two"));
+    fs::write(&one, "1").unwrap();
+    fs::write(&two, "2").unwrap();
+    let rename = |flags| rustix::fs::renameat_with(CWD, &one, CWD, &two, flags);
+    assert_eq!(rename(RenameFlags::EXCHANGE), Err(Errno::INVAL));
+    assert_eq!(rename(RenameFlags::WHITEOUT), Err(Errno::INVAL));
+    assert_eq!(rename(RenameFlags::NOREPLACE), Err(Errno::EXIST));
+    let unnamed = rustix::fs::open(&mounted.point, OFlags::TMPFILE | OFlags::RDWR, Mode::RUSR);
+    assert_eq!(unnamed.map(drop), Err(Errno::OPNOTSUPP));
+    assert_eq!(rustix::fs::link(&one, mounted.path("three").as_path()), Err(Errno::PERM));
+    assert_eq!(rustix::fs::setxattr(&one, "user.name", b"value", XattrFlags::empty()), Err(Errno::OPNOTSUPP));
+    assert_eq!(rustix::fs::getxattr(&one, "user.name", &mut [0; 8][..]), Err(Errno::NODATA));
+    assert_eq!(symlink("t".repeat(1601), mounted.path("link")).unwrap_err().raw_os_error(), Some(36));
+    assert_eq!((fs::read_to_string(&one).unwrap(), fs::read_to_string(&two).unwrap()), ("1".into(), "2".into()));
+    mounted.unmount();
+    basalt(["fsck", &scratch.text("image")]).ok();
 }
 
 /// What the factory marked stays bad, and holds nothing.

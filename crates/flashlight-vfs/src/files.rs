@@ -2,13 +2,14 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use basalt_flashlight::{Attributes as Inode, Change, FlashLight, InodeNumber as Number, NewInode};
+use basalt_flashlight::{Attributes as Inode, Change, InodeNumber as Number, NewInode};
 use basalt_nand::NandDevice;
 use basalt_vfs::{
     Attributes, Background, Caller, DirectoryEntry, Emptied, Error, FallocateMode, FileKind, FileSystem, InodeFlags,
     InodeNumber, NewNode, RenameFlags, Result, Seek, SetAttributes, SetTime, StatFs, Time, XattrFlags,
 };
 
+use crate::content::write_some;
 use crate::{FlashFs, Inner, error};
 
 /// Set-uid, set-gid.
@@ -37,7 +38,7 @@ fn outside(time: basalt_flashlight::Time) -> Time {
     Time { seconds: time.seconds, nanoseconds: time.nanoseconds.min(999_999_999) }
 }
 
-fn inside(time: Time) -> basalt_flashlight::Time {
+pub(crate) fn inside(time: Time) -> basalt_flashlight::Time {
     basalt_flashlight::Time { seconds: time.seconds, nanoseconds: time.nanoseconds }
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn described(found: &Inode) -> Result<Attributes> {
         gid: found.gid,
         rdev: found.rdev,
         size,
-        sectors: size.div_ceil(512),
+        sectors: found.stored / 512,
         atime: outside(found.accessed),
         mtime: outside(found.modified),
         ctime: outside(found.changed),
@@ -67,7 +68,7 @@ pub(crate) fn described(found: &Inode) -> Result<Attributes> {
 }
 
 impl<D: NandDevice + Send> Inner<D> {
-    fn attributes(&mut self, number: Number) -> Result<Attributes> {
+    pub(crate) fn attributes(&mut self, number: Number) -> Result<Attributes> {
         // A number that nobody has any more is stale, not a name that is missing.
         let found = self.volume.attributes(number).map_err(|failed| match error(failed) {
             Error::NotFound => Error::Stale,
@@ -160,23 +161,6 @@ impl<D: NandDevice + Send> FlashFs<D> {
             inner.changed = true;
             change(inner, now)
         })
-    }
-}
-
-/// Writes as much as there is room for.
-fn write_some<D: NandDevice>(
-    volume: &mut FlashLight<Vec<u8>, D>,
-    (at, offset): (Number, u64),
-    data: &[u8],
-    now: Time,
-) -> Result<usize> {
-    match volume.write(at, offset, data, inside(now)) {
-        Ok(()) => Ok(data.len()),
-        Err(basalt_flashlight::Error::NoSpace) if data.len() > 1 => {
-            // Half of it, and so on: at least a byte, or nothing fits.
-            write_some(volume, (at, offset), &data[..data.len() / 2], now)
-        }
-        Err(failed) => Err(error(failed)),
     }
 }
 
@@ -351,8 +335,7 @@ impl<D: NandDevice + Send> FileSystem for FlashFs<D> {
             let kept = if self.times_are_callers.load(Relaxed) { Some(inner.attributes(at)?) } else { None };
             let written = write_some(&mut inner.volume, (at, offset), data, kept.map_or(now, |kept| kept.mtime))?;
             if let Some(kept) = kept {
-                let change = Change { modified: Some(inside(kept.mtime)), ..Change::default() };
-                inner.volume.change(at, &change, inside(kept.ctime)).map_err(error)?;
+                inner.keep_times(at, &kept)?;
             }
             if clear_suid_sgid {
                 inner.clear_set_ids(at, now)?;
@@ -361,18 +344,17 @@ impl<D: NandDevice + Send> FileSystem for FlashFs<D> {
         })
     }
 
-    fn fallocate(&self, _: InodeNumber, _: FallocateMode, _: u64, _: u64) -> Result<()> {
-        Err(Error::NotSupported("reserving room or taking it out of a file on FlashLight"))
+    fn fallocate(&self, ino: InodeNumber, mode: FallocateMode, offset: u64, length: u64) -> Result<()> {
+        self.change(|inner, now| {
+            let at = number(ino)?;
+            let kept = if self.times_are_callers.load(Relaxed) { Some(inner.attributes(at)?) } else { None };
+            inner.fallocate(at, mode, (offset, length), now)?;
+            kept.map_or(Ok(()), |kept| inner.keep_times(at, &kept))
+        })
     }
 
     fn seek(&self, ino: InodeNumber, offset: u64, whence: Seek) -> Result<u64> {
-        // Holes are not told apart: all up to the end counts as data, as lseek(2) allows.
-        let size = self.attributes(ino)?.size;
-        match whence {
-            _ if offset >= size => Err(Error::NoData),
-            Seek::Data => Ok(offset),
-            Seek::Hole => Ok(size),
-        }
+        self.look(|inner| inner.seek(number(ino)?, offset, whence))
     }
 
     fn read_directory(

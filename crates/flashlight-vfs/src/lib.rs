@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `files` | [`FileSystem`](basalt_vfs::FileSystem): one lock around the volume, references of inodes, `.` and `..` |
 //! | `rescue` | [`Rescued`]: what is left of a volume whose roots or checkpoints are gone |
+//! | `content` | writes where there is little room, `fallocate`, where holes are |
 //! | `engine` | [`Engine`](basalt_vfs::Engine): counters, usage |
 //!
 //! The engine itself knows no threads, no references and no clock. Inode numbers are those of the volume plus one: the root's is 1.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout))]
 
+mod content;
 mod engine;
 mod files;
 mod rescue;

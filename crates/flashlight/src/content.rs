@@ -206,22 +206,29 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         self.spill(slot)?;
         if length < old {
             self.cut(slot, self.pages_of(length) as u32)?;
-            let within = (length % page_bytes) as usize;
-            let number = (length / page_bytes) as u32;
-            if within > 0 && self.look(slot, number)?.page != NONE {
-                self.fill_work(slot, number)?;
-                self.work_mut()[within..].fill(0);
-                let (place, serial) = (self.place_for(slot, length), self.files[slot].serial);
-                let page = self.program(place, Source::Buffer(Buffer::Work), serial, number)?;
-                self.live(page);
-                self.insert(slot, Extent { offset: number, page, length: 1 })?;
-            }
+            self.zero_within(slot, length, length.next_multiple_of(page_bytes))?;
         }
         if length > old {
             self.fit(slot, length, 0)?;
         }
         self.memory.page_mut(Buffer::File(slot)).set_u64(inode::SIZE, length);
         Ok(())
+    }
+
+    /// Zeroes bytes of one page of a file, if it has that page.
+    pub(crate) fn zero_within(&mut self, slot: usize, from: u64, to: u64) -> Result<()> {
+        let page_bytes = u64::from(self.geometry.page_bytes);
+        let number = (from / page_bytes) as u32;
+        if from >= to || self.look(slot, number)?.page == NONE {
+            return Ok(());
+        }
+        let within = (from % page_bytes) as usize;
+        self.fill_work(slot, number)?;
+        self.work_mut()[within..within + (to - from) as usize].fill(0);
+        let (place, serial) = (self.place_for(slot, from), self.files[slot].serial);
+        let page = self.program(place, Source::Buffer(Buffer::Work), serial, number)?;
+        self.live(page);
+        self.insert(slot, Extent { offset: number, page, length: 1 })
     }
 
     /// Which log the data of a file go to that will be so long: large files have blocks of their own.

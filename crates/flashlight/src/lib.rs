@@ -6,7 +6,7 @@
 //! | `layout` | what the bytes of a volume mean |
 //! | `volume`, `pages` | logs, and how pages come to the chip and back |
 //! | `directories`, `files`, `places`, `table` | the index: entries by key, extents, where inodes are |
-//! | `content` | what files contain |
+//! | `content`, `holes` | what files contain; where they have nothing |
 //! | `checkpoint`, `roots`, `mount`, `recovery` | what outlasts a power cut |
 //! | `cleaning`, `leveling` | blocks are emptied: for room, and where data lie that never change |
 //! | `check` | everything is walked through |
@@ -33,6 +33,7 @@ mod content;
 mod directories;
 mod error;
 mod files;
+mod holes;
 pub mod inspect;
 mod layout;
 mod leveling;

@@ -35,6 +35,8 @@ pub struct Attributes {
     pub gid: u32,
     /// Of a file: bytes; of a directory: entries.
     pub size: u64,
+    /// Bytes of the pages of the chip that are its own: its inode, and of a file the data and their index. Holes have none.
+    pub stored: u64,
     /// The number of a device node.
     pub rdev: u32,
     /// Last access, as far as somebody set it.
@@ -60,6 +62,7 @@ impl Attributes {
             uid: page.u32_at(inode::UID),
             gid: page.u32_at(inode::GID),
             size: page.u64_at(inode::SIZE),
+            stored: page.pages() * page.len() as u64,
             rdev: page.u32_at(inode::RDEV),
             accessed: time(inode::ATIME),
             modified: time(inode::MTIME),
@@ -199,8 +202,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// Writes to a file. Errors: [`Error::NoSpace`] may come behind some of the bytes.
     pub fn write(&mut self, number: InodeNumber, offset: u64, bytes: &[u8], now: Time) -> Result<()> {
-        let most = u64::from(u32::MAX - 1) * u64::from(self.geometry.page_bytes);
-        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > most) {
+        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.most_bytes()) {
             return Err(Error::FileTooLarge);
         }
         let page_bytes = self.geometry.page_bytes as usize;
@@ -217,9 +219,14 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         self.touch(number, now)
     }
 
+    /// Bytes of a file whose pages have numbers.
+    pub(crate) fn most_bytes(&self) -> u64 {
+        u64::from(u32::MAX - 1) * u64::from(self.geometry.page_bytes)
+    }
+
     /// Sets a file's length.
     pub fn set_length(&mut self, number: InodeNumber, length: u64, now: Time) -> Result<()> {
-        if length > u64::from(u32::MAX - 1) * u64::from(self.geometry.page_bytes) {
+        if length > self.most_bytes() {
             return Err(Error::FileTooLarge);
         }
         let slot = self.file(number.0)?;
@@ -304,7 +311,8 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         }
     }
 
-    fn touch(&mut self, number: InodeNumber, now: Time) -> Result<()> {
+    /// Says that a file's content has changed.
+    pub(crate) fn touch(&mut self, number: InodeNumber, now: Time) -> Result<()> {
         let slot = self.file(number.0)?;
         let page = self.memory.page_mut(Buffer::File(slot));
         page.set_u64(inode::MTIME, now.packed());

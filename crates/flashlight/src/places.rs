@@ -31,7 +31,8 @@ const ASIDE: Buffer = Buffer::Table;
 pub(crate) struct Lookup {
     /// The page of the chip, or [`NONE`].
     pub(crate) page: u32,
-    run: u32,
+    /// For how many pages of the file, this one included: so many of the chip, or so many that are none.
+    pub(crate) run: u32,
     /// A map or a region's log says so, not the inode.
     mapped: bool,
 }
@@ -51,7 +52,7 @@ impl Gap {
 
 impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Pages of a file that a map has the places of.
-    fn per_map(&self) -> u32 {
+    pub(crate) fn per_map(&self) -> u32 {
         (self.geometry.page_bytes - FIRST as u32) / 4
     }
 
@@ -135,13 +136,19 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         // A damaged inode may have more than there is room for beside its pointers.
         let end = inode.len().saturating_sub(reserved).max(log + EXTENT * count);
         let mut list = Extents::new(&mut inode[log..end], count);
-        let result = change(&mut list, &mut |page, length| count_dead(counts, &geometry, page, length));
+        let mut gone = 0u32;
+        let result = change(&mut list, &mut |page, length| {
+            gone = gone.saturating_add(length);
+            count_dead(counts, &geometry, page, length);
+        });
         let count = list.count();
         inode.set_count(count);
+        let stored = inode.u32_at(inode::STORED);
+        inode.set_u32(inode::STORED, stored.saturating_sub(gone));
         result
     }
 
-    /// Lets pages of a file be somewhere else, or nowhere. What was there is dead.
+    /// Lets pages of a file be somewhere else, or nowhere. What was there is dead. Maps and logs of regions of which nothing counts any more go.
     pub(crate) fn insert(&mut self, slot: usize, extent: Extent) -> Result<()> {
         self.files[slot].dirty = true;
         // First: what leaves the log for a map is counted there.
@@ -149,10 +156,18 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             self.merge_extents(slot)?;
         }
         self.count_mapped_dead(slot, extent.offset, extent.end())?;
-        let absent = extent.page == NONE && self.memory.page(Buffer::File(slot)).maps() == 0;
+        let absent = extent.page == NONE && {
+            self.drop_index(slot, extent.offset, extent.end());
+            !self.has_index(slot, extent.offset, extent.end())
+        };
         self.with_log(slot, |list, dead| {
             if absent { list.remove(extent.offset, extent.length, dead) } else { list.insert(extent, dead) }
         });
+        if extent.page != NONE {
+            let inode = self.memory.page_mut(Buffer::File(slot));
+            let stored = inode.u32_at(inode::STORED);
+            inode.set_u32(inode::STORED, stored.saturating_add(extent.length));
+        }
         Ok(())
     }
 
@@ -176,6 +191,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             let run = found.run.min(to - from);
             if found.mapped && found.page != NONE {
                 self.dead(found.page, run);
+                let inode = self.memory.page_mut(Buffer::File(slot));
+                let stored = inode.u32_at(inode::STORED);
+                inode.set_u32(inode::STORED, stored.saturating_sub(run));
             }
             from += run;
         }

@@ -131,7 +131,9 @@ fn use_all(device: &mut Forged<'_>, memory: &mut [u8]) {
                 files.push(listed.number);
                 let mut content = [0; 5000];
                 for part in 0..8 {
-                    let _ = volume.read(listed.number, attributes.size / 8 * part, &mut content);
+                    let at = attributes.size / 8 * part;
+                    let _ = volume.read(listed.number, at, &mut content);
+                    let _ = (volume.next_data(listed.number, at), volume.next_hole(listed.number, at));
                 }
             }
             let _ = volume.lookup(directory, &name[..listed.name_length]);
@@ -142,6 +144,10 @@ fn use_all(device: &mut Forged<'_>, memory: &mut [u8]) {
     for (at, &file) in files.iter().enumerate().take(8) {
         let _ = volume.write(file, 3000 * at as u64, &[1; 3000], NOW);
         (0..40).for_each(|part| _ = volume.write(file, WIDE / 40 * part, &[2; 3000], NOW));
+        let size = volume.attributes(file).map_or(0, |attributes| attributes.size);
+        for (offset, length) in [(3000, 5), (WIDE / 3, WIDE / 4), (size.saturating_sub(3), 2), (100, u64::MAX)] {
+            let _ = volume.punch(file, offset, length, NOW);
+        }
         let _ = volume.set_length(file, WIDE / 2, NOW);
         let _ = volume.set_length(file, 100, NOW);
     }
@@ -210,7 +216,7 @@ fn forged_pages_do_no_harm_beyond_themselves() {
 #[test]
 fn sizes_that_do_not_fit_their_extents_are_borne() {
     let geometry = Geometry::new(2048, 64, 64, 300).unwrap();
-    for (size, behind) in [(300 * 506 * 2048_u64, 0), (481 * 2048, 0x20)] {
+    for (size, behind) in [(300 * 506 * 2048_u64, 0), (481 * 2048, 0x20), (u64::MAX - 1, 0), (1 << 43, 0)] {
         let mut device = support::chip(geometry, 1);
         let mut memory = support::memory(&geometry);
         support::format(&mut device, &mut memory, 1);

@@ -29,6 +29,7 @@ fn run(seed: u64, mut device: Device) -> u32 {
             model.step(&mut volume);
         }
         model.check(&mut volume);
+        model.check_holes(&mut volume);
         volume.unmount().map_err(|(error, _)| error).unwrap();
     }
     let mut volume = volume_of(&mut device, &mut memory);

@@ -114,6 +114,8 @@ fn found<M: Bytes, D: NandDevice>(volume: &mut FlashLight<M, D>) -> Result<State
             } else {
                 let mut content = vec![0; attributes.size as usize];
                 volume.read(listed.number, 0, &mut content)?;
+                let said = support::expect_holes(volume, listed.number, &content, (0, 0));
+                said.unwrap_or_else(|error| panic!("inode {:?}: {error}", listed.number));
                 Some(content)
             };
             let name = String::from_utf8(name[..listed.name_length].to_vec()).unwrap();
@@ -180,7 +182,15 @@ fn step<M: Bytes, D: NandDevice>(
             history.add(|state| state.get_mut(&serial).unwrap().content.as_mut().unwrap().resize(length as usize, 0));
             volume.set_length(InodeNumber(serial), length, NOW)?;
         }
-        (60..68, Some(serial)) => {
+        (60..63, Some(serial)) => {
+            let (offset, length) = support::hole(rng, state[&serial].content.as_ref().unwrap().len());
+            history.log.push(format!("punch {serial} {offset} {length}"));
+            history.add(|state| {
+                support::zero(state.get_mut(&serial).unwrap().content.as_mut().unwrap(), offset, length);
+            });
+            volume.punch(InodeNumber(serial), offset, length, NOW)?;
+        }
+        (63..68, Some(serial)) => {
             let entry = state[&serial].clone();
             let open = rng.chance(30);
             history.log.push(format!("unlink {serial} {open}"));

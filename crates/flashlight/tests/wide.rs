@@ -76,6 +76,16 @@ impl Wide {
                 gone.into_iter().for_each(|page| self.set(page, 0));
                 volume.set_length(file, from * PAGE, NOW)?;
             }
+            2..8 if end > 0 => {
+                // A map, a region, more than that, anything; from the beginning of one, or anywhere.
+                let part = [PER_MAP, PER_REGION, 1][rng.index(3)];
+                let from = rng.below(end) / part * part;
+                let pages = [1, PER_MAP, PER_REGION, 3 * PER_REGION, rng.between(1, 40)][rng.index(5)];
+                self.log.push(format!("punch {pages} at {from}"));
+                let gone: Vec<u64> = self.now.range(from..from + pages).map(|(page, _)| *page).collect();
+                gone.into_iter().for_each(|page| self.set(page, 0));
+                volume.punch(file, from * PAGE, pages * PAGE, NOW)?;
+            }
             _ => {
                 // Near each other, so that maps have several, in up to five regions and more.
                 let near = rng.below(6) * PER_REGION / 2 + rng.below(3) * PER_MAP;
@@ -115,7 +125,31 @@ impl Wide {
             self.now.insert(page, found);
         }
         self.since.clear();
-        Ok(())
+        self.compare_holes(volume, file)
+    }
+
+    /// What is no hole was written; no more is stored than that, the inode and the index.
+    fn compare_holes<M: Bytes, D: NandDevice>(
+        &self,
+        volume: &mut FlashLight<M, D>,
+        file: InodeNumber,
+    ) -> Result<(), String> {
+        let mut data = BTreeSet::new();
+        let mut at = 0;
+        while let Some(start) = volume.next_data(file, at).map_err(|error| error.to_string())? {
+            at = volume.next_hole(file, start).map_err(|error| error.to_string())?.ok_or("no hole at the end")?;
+            data.extend(start / PAGE..at.div_ceil(PAGE));
+        }
+        let live: BTreeSet<u64> = self.now.iter().filter(|(_, version)| **version > 0).map(|(page, _)| *page).collect();
+        if data != live {
+            return Err(format!("data and not written, or the reverse: {:?}", data.symmetric_difference(&live)));
+        }
+        let attributes = volume.attributes(file).map_err(|error| error.to_string())?;
+        let least = 1 + data.len() as u64;
+        let maps = attributes.size.div_ceil(PAGE * PER_MAP);
+        let stored = attributes.stored / PAGE;
+        let fits = (least..=least + maps + maps.div_ceil(16)).contains(&stored);
+        if fits { Ok(()) } else { Err(format!("{} pages of data, but {stored} are stored", data.len())) }
     }
 }
 

@@ -13,14 +13,15 @@ const PAGE: usize = 4096;
 /// The file stays about this long: small enough that operations meet, large enough for several node blocks' worth of pages.
 const LONGEST: usize = 400_000;
 
-/// Makes a file, does random things to it and compares after each; returns what is in it at the end.
+/// Makes a file, does random things to it and compares after each; returns what is in it at the end. A file system that does not
+/// preallocate refuses that, and does not change the file.
 ///
 /// # Panics
 /// When the file is not as the copy, saying after which operations of which seed.
-pub fn exercise(path: &Path, seed: u64, operations: u32) -> Vec<u8> {
+pub fn exercise(path: &Path, seed: u64, operations: u32, preallocates: bool) -> Vec<u8> {
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).expect("creating");
     let rng = Rng::new(seed);
-    let mut state = Exercise { path, file, copy: Vec::new(), rng, recent: Vec::new(), seed };
+    let mut state = Exercise { path, file, copy: Vec::new(), rng, recent: Vec::new(), seed, preallocates };
     for number in 0..operations {
         state.step(number);
     }
@@ -36,6 +37,7 @@ struct Exercise<'a> {
     /// The last operations, to be shown.
     recent: Vec<String>,
     seed: u64,
+    preallocates: bool,
 }
 
 impl Exercise<'_> {
@@ -158,7 +160,13 @@ impl Exercise<'_> {
     }
 
     fn change(&mut self, mode: FallocateFlags, at: usize, len: usize) {
-        self.ok(fallocate(&self.file, mode, at as u64, len as u64), "fallocate");
+        let changed = fallocate(&self.file, mode, at as u64, len as u64);
+        let only_reserves = !mode.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE);
+        if only_reserves && !self.preallocates {
+            assert_eq!(changed, Err(Errno::OPNOTSUPP), "{}", self.context());
+            return;
+        }
+        self.ok(changed, "fallocate");
         if !mode.contains(FallocateFlags::KEEP_SIZE) {
             self.grow(at + len);
         }

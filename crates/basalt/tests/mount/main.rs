@@ -2,7 +2,7 @@
 //!
 //! | module | what is held against the mount |
 //! |---|---|
-//! | `posix` | pjdfstest; random reads, writes, mappings and holes in one file, as fsx does |
+//! | `posix` | pjdfstest; random reads, writes, mappings and holes in one file, as fsx does; both on a FlashLight volume as well |
 //! | `programs` | git, SQLite, rsync, tar, cp |
 //! | `durability` | what is there after the process was killed: sync, syncfs, umount, fsync, the commit interval, load |
 //! | `kills` | the process killed many times under writers that use fsync |

@@ -15,6 +15,8 @@ pub(crate) const FROM_DIR: usize = 72;
 pub(crate) const FROM_KEY: usize = 76;
 pub(crate) const FLAGS: usize = 80;
 pub(crate) const SUBDIRECTORIES: usize = 84;
+/// Of a file, in the same place: pages of data.
+pub(crate) const STORED: usize = 84;
 pub(crate) const COVERS: usize = 88;
 pub(crate) const NAME_LENGTH: usize = 96;
 pub(crate) const XATTR_LENGTH: usize = 98;
@@ -91,6 +93,8 @@ pub(crate) trait Inode {
     /// Where the extent log of a region is, or [`NONE`]: also if there are no regions.
     fn region(&self, which: usize) -> u32;
     fn set_region(&mut self, which: usize, page: u32);
+    /// Pages of the chip that are its own: this one, and of a file the data and their index.
+    fn pages(&self) -> u64;
     /// Where the body begins.
     fn body(&self) -> usize;
     /// Where the body would begin behind the longest name.
@@ -171,6 +175,14 @@ impl Inode for [u8] {
 
     fn set_region(&mut self, which: usize, page: u32) {
         self.set_map(self.maps() + which, page);
+    }
+
+    fn pages(&self) -> u64 {
+        if self.is_directory() || self.is_inline() {
+            return 1;
+        }
+        let index = (0..pointers(self.maps())).filter(|&at| self.map(at) != NONE).count();
+        1 + index as u64 + u64::from(self.u32_at(STORED))
     }
 
     fn body(&self) -> usize {

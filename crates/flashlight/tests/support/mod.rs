@@ -1,6 +1,8 @@
 //! A model of a volume, and what tests share.
 #![allow(dead_code, reason = "each test program uses its part")]
 
+mod holes;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +11,7 @@ use basalt_flashlight::{
 };
 use basalt_nand::{Chip, ChipOptions, Ecc, Geometry, NandDevice, NandError, ReadStatus};
 use basalt_random::Rng;
+pub use holes::{expect_holes, hole, zero};
 
 pub type Device = Ecc<Chip, 4>;
 
@@ -40,6 +43,7 @@ pub fn new_file(mode: u32) -> NewInode {
 }
 
 pub const NOW: Time = Time { seconds: 1_700_000_000, nanoseconds: 17 };
+const PUNCHED: Time = Time { seconds: 1_800_000_000, nanoseconds: 18 };
 
 /// What a path leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +115,8 @@ impl Model {
             20..26 => self.make_directory(volume),
             26..29 => self.link(volume),
             29..60 => self.write(volume),
-            60..68 => self.truncate(volume),
+            60..64 => self.truncate(volume),
+            64..68 => self.punch(volume),
             68..80 => self.unlink(volume),
             80..84 => self.remove_directory(volume),
             84..93 => self.rename(volume),
@@ -216,6 +221,20 @@ impl Model {
         volume.set_length(number, length, NOW).unwrap();
     }
 
+    fn punch<M: Bytes, D: NandDevice>(&mut self, volume: &mut FlashLight<M, D>) {
+        let Some(path) = self.any(|node| matches!(node, Node::File(_))) else { return };
+        let Some(Node::File(content)) = self.tree.get_mut(&path) else { unreachable!() };
+        let (offset, length) = hole(&mut self.rng, content.len());
+        self.log.push(format!("punch {path} {offset} {length}"));
+        zero(content, offset, length);
+        let number = walk(volume, &path).unwrap();
+        let before = volume.attributes(number).unwrap();
+        volume.punch(number, offset, length, PUNCHED).unwrap();
+        let after = volume.attributes(number).unwrap();
+        assert_eq!((after.size, after.modified, after.changed), (before.size, PUNCHED, PUNCHED), "{path}");
+        expect_holes(volume, number, content, (offset, length)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+
     fn unlink<M: Bytes, D: NandDevice>(&mut self, volume: &mut FlashLight<M, D>) {
         let Some(path) = self.any(|node| *node != Node::Directory) else { return };
         let open = self.rng.chance(25);
@@ -314,6 +333,24 @@ impl Model {
         volume.change(number, &change, NOW).unwrap();
         let found = volume.attributes(number).unwrap();
         assert_eq!((found.mode & 0o7777, found.uid, found.changed), (permissions, uid, NOW));
+    }
+
+    /// Data and holes of each file are where they may be; cut off, a file has nothing but its inode.
+    pub fn check_holes<M: Bytes, D: NandDevice>(&mut self, volume: &mut FlashLight<M, D>) {
+        let page = u64::from(volume.geometry().page_bytes);
+        let paths: Vec<String> = self.tree.keys().cloned().collect();
+        for path in paths {
+            let Node::File(content) = &self.tree[&path] else { continue };
+            let number = walk(volume, &path).unwrap();
+            let said = expect_holes(volume, number, content, (0, 0));
+            said.unwrap_or_else(|error| panic!("{path}: {error}: {:#?}", self.log));
+            if self.rng.chance(20) {
+                self.log.push(format!("empty {path}"));
+                volume.set_length(number, 0, NOW).unwrap();
+                assert_eq!(volume.attributes(number).unwrap().stored, page, "{path}: {:#?}", self.log);
+                self.tree.insert(path, Node::File(Vec::new()));
+            }
+        }
     }
 
     /// Everything is there, and nothing else.
