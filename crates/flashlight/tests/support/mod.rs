@@ -1,6 +1,8 @@
 //! A model of a volume, and what tests share.
 #![allow(dead_code, reason = "each test program uses its part")]
 
+pub mod power;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
