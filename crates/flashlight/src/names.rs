@@ -358,6 +358,12 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let &Move { serial, from, to, name, now } = wanted;
         self.write_new_directories(to.0)?;
         self.claim(to.0, to.1)?;
+        if let Some(replaced) = replaced {
+            // Recovery looks only at directories that were written: it drops this one if the power goes before the last page of it.
+            let slot = self.directory(replaced.serial)?;
+            self.directories[slot].dirty |= self.directories[slot].page != NONE;
+            self.flush_directory(slot)?;
+        }
         let slot = self.directory(serial)?;
         self.make_log_room(slot, name.len() + 8)?;
         if !self.memory.page_mut(Buffer::Directory(slot)).rename(name) {

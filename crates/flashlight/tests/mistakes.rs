@@ -139,6 +139,50 @@ fn a_rename_that_replaces_is_one_step() {
     }
 }
 
+/// A directory takes the place of an empty one, and the power goes before that one is said to be gone: it does not stay for ever.
+#[test]
+fn a_directory_that_is_replaced_is_gone() {
+    for cut in 0.. {
+        let (mut chip, mut memory) = chip(16, 128);
+        let mut done = false;
+        {
+            let mut volume = FlashLight::mount(&mut chip, &mut memory[..]).unwrap();
+            let root = volume.root();
+            for name in ["a", "b"] {
+                volume.make_directory(root, name.as_bytes(), &new_file(0o755)).unwrap();
+            }
+            volume.sync().unwrap();
+            volume.device().cut_power_at(cut);
+            done |= volume.rename((root, b"a"), (root, b"b"), false, NOW).is_ok();
+        }
+        chip.power_on().unwrap();
+        chip.cut_power_at(u64::MAX);
+        let mut volume = FlashLight::mount(&mut chip, &mut memory[..]).unwrap();
+        let root = volume.root();
+        let names = [&b"a"[..], b"b"].map(|name| u32::from(volume.lookup(root, name).is_ok()));
+        assert!(names == [1, 1] && !done || names == [0, 1], "cut {cut}: {names:?}");
+        assert_eq!(volume.usage().inodes, 1 + names[0] + names[1], "cut {cut}");
+        let checked = volume.check().unwrap();
+        assert!(checked.is_sound(), "cut {cut}: {checked:?}");
+        if done {
+            break;
+        }
+    }
+}
+
+/// To check a volume reads its files: none may be in memory twice then.
+#[test]
+fn a_file_that_was_checked_can_be_deleted() {
+    let (mut chip, mut memory) = chip(16, 128);
+    let mut volume = FlashLight::mount(&mut chip, &mut memory[..]).unwrap();
+    let root = volume.root();
+    let made = file(&mut volume, root, "file", b"old");
+    assert!(volume.check().unwrap().is_sound());
+    volume.unlink(root, b"file", false, NOW).unwrap();
+    assert_eq!(volume.attributes(made), Err(Error::NotFound));
+    assert_eq!(volume.write(made, 0, b"new", NOW), Err(Error::NotFound));
+}
+
 #[test]
 fn a_rename_that_fails_changes_nothing() {
     let (mut chip, mut memory) = chip(16, 128);
