@@ -8,6 +8,7 @@ use crate::layout::inode::{self, INLINE, Inode};
 use crate::layout::leaf::Head;
 use crate::layout::{NONE, Numbers};
 use crate::memory::{Buffer, Bytes};
+use crate::mutant::{self, Mutant};
 use crate::volume::{FlashLight, Log, Place, Source};
 
 /// Files of so many pages have blocks of their own.
@@ -210,7 +211,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             let number = (length / page_bytes) as u32;
             if within > 0 && self.look(slot, number)?.page != NONE {
                 self.fill_work(slot, number)?;
-                self.work_mut()[within..].fill(0);
+                if !mutant::active(Mutant::TailNotZeroed) {
+                    self.work_mut()[within..].fill(0);
+                }
                 let (place, serial) = (self.place_for(slot, length), self.files[slot].serial);
                 let page = self.program(place, Source::Buffer(Buffer::Work), serial, number)?;
                 self.live(page);

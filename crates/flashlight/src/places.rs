@@ -15,6 +15,7 @@ use crate::layout::header::{Area, HEADER};
 use crate::layout::inode::{self, EXTENT, Inode, MAPS_PER_REGION, MOST_MAPS, pointers};
 use crate::layout::{NONE, Numbers};
 use crate::memory::{Buffer, Bytes};
+use crate::mutant::{self, Mutant};
 use crate::volume::{FlashLight, Log, count_dead};
 
 /// Where the places of an extent map begin, and the extents of a region's log.
@@ -135,7 +136,11 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         // A damaged inode may have more than there is room for beside its pointers.
         let end = inode.len().saturating_sub(reserved).max(log + EXTENT * count);
         let mut list = Extents::new(&mut inode[log..end], count);
-        let result = change(&mut list, &mut |page, length| count_dead(counts, &geometry, page, length));
+        let result = change(&mut list, &mut |page, length| {
+            if !mutant::active(Mutant::OverwriteNotCounted) {
+                count_dead(counts, &geometry, page, length);
+            }
+        });
         let count = list.count();
         inode.set_count(count);
         result

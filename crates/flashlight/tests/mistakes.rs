@@ -2,13 +2,10 @@
 
 mod support;
 
-use std::hash::Hasher;
-
-use basalt_flashlight::{Bytes, Change, Error, FlashLight, InodeNumber};
+use basalt_flashlight::{Bytes, Error, FlashLight, InodeNumber};
 use basalt_nand::{Chip, ChipOptions, Geometry, NandDevice, NandError, ReadStatus};
 use basalt_random::Rng;
-use siphasher::sip::SipHasher13;
-use support::{NOW, new_file};
+use support::{NOW, name_hash as hash, new_file};
 
 fn chip(pages_per_block: u32, blocks: u32) -> (Chip, Vec<u8>) {
     chip_of(Geometry::new(2048, 64, pages_per_block, blocks).unwrap())
@@ -37,13 +34,6 @@ fn content<M: Bytes, D: NandDevice>(volume: &mut FlashLight<M, D>, at: InodeNumb
     let mut content = vec![0; volume.attributes(file).unwrap().size as usize];
     volume.read(file, 0, &mut content).unwrap();
     Some(content)
-}
-
-/// The hash of a name: half of it is the key in a directory.
-fn hash(name: &str, uuid: &[u8; 16]) -> u32 {
-    let mut hasher = SipHasher13::new_with_key(uuid);
-    hasher.write(name.as_bytes());
-    hasher.finish() as u32
 }
 
 /// Recovery has few blocks to write to. Each file that it finds is in another page of the inode table, and many in other directories.
@@ -453,48 +443,7 @@ fn a_block_is_marked_bad_when_no_checkpoint_needs_it() {
     }
 }
 
-/// Small files of many directories: moving one costs an inode, a directory and two pages of the inode table.
 #[test]
 fn on_a_full_chip_files_can_be_deleted() {
-    let (mut chip, mut memory) = chip(64, 256);
-    let mut volume = FlashLight::mount(&mut chip, &mut memory[..]).unwrap();
-    let root = volume.root();
-    let parents: Vec<_> = (0..400)
-        .map(|at| volume.make_directory(root, format!("d{at}").as_bytes(), &new_file(0o755)).unwrap())
-        .collect();
-    let mut files = Vec::new();
-    let full = 'full: loop {
-        for &parent in &parents {
-            let name = format!("f{}", files.len());
-            let made = match volume.create(parent, name.as_bytes(), &new_file(0o644)) {
-                Ok(made) => made,
-                Err(error) => break 'full error,
-            };
-            files.push((parent, name, made));
-            if let Err(error) = volume.write(made, 0, &[9; 6000], NOW) {
-                break 'full error;
-            }
-        }
-    };
-    assert_eq!(full, Error::NoSpace);
-    let mut rng = Rng::new(1);
-    // Changes go on until there is no room for them either.
-    for round in 0..3_000 {
-        let file = files[rng.index(files.len())].2;
-        let change = Change { uid: Some(round), ..Change::default() };
-        match volume.change(file, &change, NOW).and_then(|()| volume.sync_file(file)) {
-            Ok(()) | Err(Error::NoSpace) => {}
-            Err(error) => panic!("{error}"),
-        }
-    }
-    for round in 0..600 {
-        let (parent, name, _) = files.swap_remove(rng.index(files.len()));
-        volume.unlink(parent, name.as_bytes(), false, NOW).unwrap_or_else(|error| panic!("{round}: {error}"));
-    }
-    volume.sync().unwrap();
-    for at in 0..50 {
-        file(&mut volume, root, &format!("more{at}"), &[7; 6000]);
-    }
-    assert!(volume.check().unwrap().is_sound());
-    volume.close().unwrap();
+    support::full::fill_and_empty(Geometry::new(2048, 64, 64, 256).unwrap(), 400, 1).unwrap();
 }

@@ -6,6 +6,8 @@
 mod history;
 mod steps;
 
+use std::fmt::Display;
+
 use basalt_flashlight::{Error, FlashLight};
 use basalt_nand::chip::Failures;
 use basalt_nand::{Chip, ChipOptions, Ecc, Geometry, NandError};
@@ -21,8 +23,13 @@ pub struct Flavour {
     /// Names that a directory may have, and bytes that files may have together.
     pub names: u64,
     pub most: usize,
-    /// Files that the root directory has from the beginning: its index is in buckets if they are many.
+    /// Files that the root directory has from the beginning at least, and half of those at most: its index is in buckets if they are many.
     pub files: u64,
+    /// Nearly all that is done are changes of directories.
+    pub is_nested: bool,
+    /// Lives of a volume, and requests in each but the first at most.
+    pub lives: u64,
+    pub requests: u64,
     /// Another volume was on the chip before.
     pub is_used: bool,
 }
@@ -34,19 +41,30 @@ impl Flavour {
         names: 12,
         most: 500_000,
         files: 0,
+        is_nested: false,
+        lives: 3,
+        requests: 150,
         is_used: false,
     };
     /// Programs and erases fail.
     pub const FAILING: Flavour =
         Flavour { failures: Failures { programs: 1_000, erases: 2_000, endurance: 0 }, ..Flavour::PLAIN };
     /// Directories that have buckets.
-    pub const CROWDED: Flavour = Flavour { names: 320, files: 270, most: 1_400_000, ..Flavour::PLAIN };
+    pub const CROWDED: Flavour = Flavour { names: 450, files: 200, most: 1_900_000, ..Flavour::PLAIN };
+    /// Short lives among directories.
+    pub const NESTED: Flavour = Flavour { is_nested: true, lives: 15, requests: 30, ..Flavour::PLAIN };
     /// A chip that had another volume.
     pub const USED: Flavour = Flavour { is_used: true, ..Flavour::PLAIN };
 }
 
 fn is_cut(error: Error) -> bool {
     error == Error::Nand(NandError::PowerLost)
+}
+
+/// What a life begins with: what is there is known, or a power cut has to be recovered from.
+enum Start {
+    Known(State),
+    After(History),
 }
 
 /// A chip, and its lives so far.
@@ -79,7 +97,8 @@ impl Run {
         }
         let mut volume =
             FlashLight::mount(&mut self.device, &mut self.memory[..]).map_err(|error| error.to_string())?;
-        for at in 0..self.flavour.files {
+        let files = self.flavour.files + Rng::new(self.seed).below(self.flavour.files);
+        for at in 0..files {
             let made = volume.create(volume.root(), format!("n{at}").as_bytes(), &new_file(0o644));
             made.and_then(|file| volume.write(file, 0, b"old", NOW)).map_err(|error| error.to_string())?;
         }
@@ -88,18 +107,30 @@ impl Run {
     }
 
     /// Operations until the power goes at a request; `None`: all ended before.
-    fn until(&mut self, rng: &mut Rng, steps: u32, cut: u64, start: State) -> Result<Option<History>, String> {
-        let mut history = History::new(start);
+    fn until(&mut self, rng: &mut Rng, steps: u32, cut: u64, start: Start) -> Result<Option<History>, String> {
+        let what = |error: &dyn Display, log: &[String]| format!("seed {}, cut {cut}: {error}: {log:#?}", self.seed);
         let mut volume = match FlashLight::mount(&mut self.device, &mut self.memory[..]) {
             Ok(volume) => volume,
-            Err(error) => return Err(format!("seed {}, cut {cut}: mount: {error}", self.seed)),
+            Err(error) => return Err(what(&format!("mount: {error}"), &[])),
         };
+        let state = match start {
+            Start::Known(state) => state,
+            // The session that has recovered goes on.
+            Start::After(history) => {
+                let found = found(&mut volume).and_then(|state| history.verify(&state).map(|()| state));
+                found.map_err(|error| what(&error, &history.log))?
+            }
+        };
+        let mut history = History::new(state);
         volume.device().device().cut_power_at(cut);
         for _ in 0..steps {
             match steps::step(&self.flavour, rng, &mut history, &mut volume) {
                 Ok(()) => {}
-                Err(error) if is_cut(error) => return Ok(Some(history)),
-                Err(error) => return Err(format!("seed {}, cut {cut}: {error}: {:#?}", self.seed, history.log)),
+                Err(error) if is_cut(error) => {
+                    self.device.device().power_on().map_err(|error| error.to_string())?;
+                    return Ok(Some(history));
+                }
+                Err(error) => return Err(what(&error, &history.log)),
             }
         }
         Ok(None)
@@ -113,13 +144,12 @@ impl Run {
 
     fn recover_and_compare(&mut self, rng: &mut Rng, history: &History) -> Result<State, String> {
         for round in 0.. {
-            self.device.device().power_on().map_err(|error| error.to_string())?;
             if round < 4 && rng.chance(50) {
                 self.device.device().cut_power_at(rng.below(20));
             }
             match FlashLight::mount(&mut self.device, &mut self.memory[..]) {
                 Ok(_) => break,
-                Err(error) if is_cut(error) => {}
+                Err(error) if is_cut(error) => self.device.device().power_on().map_err(|error| error.to_string())?,
                 Err(error) => return Err(format!("mount {round}: {error}")),
             }
         }
@@ -146,18 +176,21 @@ impl Run {
         Ok(state)
     }
 
-    /// A life until a cut, and two more that begin with what that one left; how many cuts there were. 0: all ended before the first.
+    /// A life until a cut, and more that begin with what that one left; how many cuts there were. 0: all ended before the first.
     fn lives(mut self, start: State, steps: u32, cut: u64) -> Result<u64, String> {
-        let mut rng = Rng::new(self.seed);
-        let Some(history) = self.until(&mut rng, steps, cut, start)? else { return Ok(0) };
-        let mut more = Rng::new(self.seed * 1_000_003 + cut);
-        let mut state = self.recover(&mut more, cut, &history)?;
-        for cuts in 1..3 {
-            let next = more.below(150);
-            let Some(history) = self.until(&mut more, 80, next, state)? else { return Ok(cuts) };
-            state = self.recover(&mut more, next, &history)?;
+        let (mut rng, mut more) = (Rng::new(self.seed), Rng::new(self.seed * 1_000_003 + cut));
+        let Some(mut history) = self.until(&mut rng, steps, cut, Start::Known(start))? else { return Ok(0) };
+        for cuts in 1..self.flavour.lives {
+            let start = match more.chance(70) {
+                true => Start::Known(self.recover(&mut more, cut, &history)?),
+                false => Start::After(history),
+            };
+            let next = more.below(self.flavour.requests);
+            let Some(left) = self.until(&mut more, 80, next, start)? else { return Ok(cuts) };
+            history = left;
         }
-        Ok(3)
+        self.recover(&mut more, cut, &history)?;
+        Ok(self.flavour.lives)
     }
 }
 
@@ -171,7 +204,7 @@ fn use_before(device: &mut Device, memory: &mut [u8], seed: u64) {
     let _ = volume.sync();
 }
 
-/// Cuts at every so many requests of some operations, each followed by two more lives that are cut, too; how many cuts there were. Errors:
+/// Cuts at every so many requests of some operations, each followed by more lives that are cut, too; how many cuts there were. Errors:
 /// what was promised and is not so, with the seed and what was done.
 pub fn cut_everywhere(flavour: Flavour, seed: u64, steps: u32, every: u64) -> Result<u64, String> {
     let mut cuts = 0;

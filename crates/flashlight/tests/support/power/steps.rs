@@ -26,7 +26,10 @@ pub fn step<M: Bytes, D: NandDevice>(
     let there = state.iter().find(|(_, entry)| entry.parent == parent && entry.name == name).map(|(&serial, _)| serial);
     let file = rng.pick(&files).copied();
     let total: usize = state.values().map(|entry| entry.content.as_ref().map_or(0, Vec::len) + 4096).sum();
-    match (rng.below(100), file) {
+    // mkdir, rmdir, rename, fsync, unlink.
+    let nested = [25, 70, 75, 76, 90, 91, 62];
+    let kind = if flavour.is_nested && rng.chance(75) { nested[rng.index(nested.len())] } else { rng.below(100) };
+    match (kind, file) {
         (0..22, _) | (_, None) if there.is_none() && total < flavour.most => {
             // The number is known behind the operation only; in it the file may be there already.
             let made = volume.create(InodeNumber(parent), name.as_bytes(), &new_file(0o644))?;
