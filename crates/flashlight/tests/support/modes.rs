@@ -21,12 +21,13 @@ pub struct Mode {
 }
 
 /// All of them.
-pub const MODES: [Mode; 14] = [
+pub const MODES: [Mode; 15] = [
     Mode { name: "power", share: 12, run: |seed| cut_once(Flavour::PLAIN, seed) },
     Mode { name: "power-failing", share: 8, run: |seed| cut_once(Flavour::FAILING, seed) },
     Mode { name: "power-crowded", share: 2, run: |seed| cut_once(Flavour::CROWDED, seed) },
     Mode { name: "power-used", share: 3, run: |seed| cut_once(Flavour::USED, seed) },
     Mode { name: "power-nested", share: 6, run: |seed| cut_once(Flavour::NESTED, seed) },
+    Mode { name: "power-tight", share: 6, run: |seed| cut_once(Flavour::TIGHT, seed) },
     Mode { name: "roots-cut", share: 2, run: cut_roots },
     Mode { name: "model", share: 1, run: |seed| run_model(seed, Failures::default()) },
     Mode {
@@ -174,8 +175,8 @@ fn cut_roots(seed: u64) -> Result<(), String> {
         if rng.chance(50) {
             volume.close().map_err(text)?;
         }
-        for _ in 0..rng.below(8) {
-            device.left = Some(rng.below(2));
+        for _ in 0..rng.below(30) {
+            device.left = Some(u64::from(rng.chance(10)));
             let volume = FlashLight::mount(&mut device, &mut memory[..]);
             // Where the mount programs nothing, the first change does.
             let done = volume.and_then(|mut volume| volume.clean(0));

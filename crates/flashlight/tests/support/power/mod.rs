@@ -25,6 +25,8 @@ pub struct Flavour {
     pub most: usize,
     /// Files that the root directory has from the beginning at least, and half of those at most: its index is in buckets if they are many.
     pub files: u64,
+    /// Directories beside the root, at most.
+    pub directories: usize,
     /// Nearly all that is done are changes of directories.
     pub is_nested: bool,
     /// Lives of a volume, and requests in each but the first at most.
@@ -41,6 +43,7 @@ impl Flavour {
         names: 12,
         most: 500_000,
         files: 0,
+        directories: 7,
         is_nested: false,
         lives: 3,
         requests: 150,
@@ -53,6 +56,8 @@ impl Flavour {
     pub const CROWDED: Flavour = Flavour { names: 450, files: 200, most: 1_900_000, ..Flavour::PLAIN };
     /// Short lives among directories.
     pub const NESTED: Flavour = Flavour { is_nested: true, lives: 15, requests: 30, ..Flavour::PLAIN };
+    /// Short lives of a few files in one directory: what was deleted has its name again soon.
+    pub const TIGHT: Flavour = Flavour { names: 3, directories: 0, lives: 15, requests: 40, ..Flavour::PLAIN };
     /// A chip that had another volume.
     pub const USED: Flavour = Flavour { is_used: true, ..Flavour::PLAIN };
 }

@@ -38,7 +38,7 @@ pub fn step<M: Bytes, D: NandDevice>(
                 state.insert(made.0, Entry { parent, name, content: Some(Vec::new()) });
             });
         }
-        (22..30, _) if there.is_none() && directories.len() < 8 => {
+        (22..30, _) if there.is_none() && directories.len() <= flavour.directories => {
             let made = volume.make_directory(InodeNumber(parent), name.as_bytes(), &new_file(0o755))?;
             history.log.push(format!("mkdir {parent}/{name}: {}", made.0));
             history.add(|state| {
@@ -126,12 +126,15 @@ fn content<M: Bytes, D: NandDevice>(rng: &mut Rng, volume: &mut FlashLight<M, D>
     rng.fill(&mut bytes);
     let geometry = volume.geometry();
     let mut page = vec![0; geometry.page_bytes as usize];
-    for _ in 0..if rng.chance(15) { 60 } else { 0 } {
+    let mut newest = 0;
+    for _ in 0..if rng.chance(20) { 60 } else { 0 } {
         let number = rng.below(geometry.pages().into()) as u32;
-        // Inodes: recovery looks for these.
-        if volume.device().read(number, &mut page, &mut []).is_ok() && [6, 8].contains(&page[0]) {
+        let is_read = volume.device().read(number, &mut page, &mut []).is_ok();
+        let sequence = u64::from_le_bytes(page[..8].try_into().unwrap()) >> 16;
+        // Inodes: recovery looks for these, and for those behind the checkpoint alone.
+        if is_read && [6, 8].contains(&page[0]) && sequence > newest {
+            newest = sequence;
             bytes.iter_mut().zip(page.iter().cycle()).for_each(|(byte, copied)| *byte = *copied);
-            break;
         }
     }
     bytes
