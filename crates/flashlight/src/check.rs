@@ -114,6 +114,8 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
                 let inode = self.memory.page(Buffer::File(slot));
                 let leads = inode.parent() == serial && inode.u32_at(inode::KEY) == entry.key;
                 self.for_each_page(slot, each)?;
+                // The file may be in the other slot, too: only one of them would be kept up to date.
+                self.files[slot].serial = NONE;
                 let located = self.located(header.owner)?;
                 checked.lost += u32::from(!leads || located != Some(Located::File { parent: serial, key: entry.key }));
             }

@@ -7,7 +7,8 @@ use crate::layout::header::{Area, HEADER};
 use crate::layout::leaf::{Head, ROOT_BLOCKS, SECOND_LEAF, WINDOW};
 use crate::layout::{NONE, Numbers};
 use crate::memory::{Buffer, Bytes, DIRECTORIES, FILES};
-use crate::volume::{FlashLight, Log, Place};
+use crate::mutant::{self, Mutant};
+use crate::volume::{FlashLight, KEPT, Log, Place};
 
 impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Writes all that is in memory only, then a checkpoint. What was freed before may be erased from then on.
@@ -24,6 +25,10 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         self.write_counts()?;
         self.choose_window();
         self.write_leaf(clean)?;
+        if mutant::active(Mutant::KeptBlocksUsed) {
+            let left = self.window_left();
+            self.state.window[self.window_used..][..left].rotate_right(KEPT.min(left));
+        }
         self.since = 0;
         self.clean = clean;
         self.counters.checkpoints += 1;
@@ -33,7 +38,11 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Says on the chip that a power cut needs recovery from now on. This comes before all else: in a log that went on from a checkpoint
     /// behind which nothing is written, a page that a cut has torn would not be known.
     pub(crate) fn open_for_writing(&mut self) -> Result<()> {
-        let done = self.keep_root().and_then(|()| self.write_leaf(false));
+        let write = |volume: &mut Self| match mutant::active(Mutant::CleanLeafKept) {
+            true => Ok(()),
+            false => volume.write_leaf(false),
+        };
+        let done = self.keep_root().and_then(|()| write(self));
         self.stopped |= done.is_err();
         self.clean = false;
         done
@@ -81,7 +90,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     pub(crate) fn choose_window(&mut self) {
         let blocks = self.geometry.blocks;
         let (mut window, mut chosen) = ([NONE; WINDOW], 0);
-        let left = self.window_left();
+        let left = if mutant::active(Mutant::FreedBeforeLeaf) { 0 } else { self.window_left() };
         window[..left].copy_from_slice(&self.state.window[self.window_used..self.window_used + left]);
         chosen += left;
         self.free = 0;
@@ -111,10 +120,16 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         if self.leaf.block == before {
             return Ok(());
         }
+        if mutant::active(Mutant::LeafErasedEarly) && before != NONE {
+            self.erase_root(before)?;
+        }
         let (before, leaf) = (self.second.block, self.leaf.block);
         self.work_mut().fill(0);
         self.work_mut().set_u32(SECOND_LEAF, leaf);
         self.append_to(Place::Second, Buffer::Work, Area::Second, 0, 0, 0)?;
+        if mutant::active(Mutant::SecondErasedEarly) && ![NONE, self.second.block].contains(&before) {
+            self.erase_root(before)?;
+        }
         if self.second.block == before { Ok(()) } else { self.write_root() }
     }
 }

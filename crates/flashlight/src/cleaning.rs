@@ -11,6 +11,7 @@ use crate::layout::header::{Area, Header};
 use crate::layout::leaf::{Head, ROOT_BLOCKS};
 use crate::layout::tag::Tag;
 use crate::memory::{Buffer, Bytes};
+use crate::mutant::{self, Mutant};
 use crate::table::{INDEX, Located};
 use crate::volume::{BAD, FlashLight, KEPT, Log, Place, Source};
 
@@ -52,7 +53,8 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         if self.clean {
             self.open_for_writing()?;
         }
-        let needed = KEPT + if room == Room::Free { TO_FREE } else { TO_CHANGE };
+        let is_held_back = !mutant::active(Mutant::NoReserve);
+        let needed = KEPT + if room == Room::Free && is_held_back { TO_FREE } else { TO_CHANGE };
         if self.since >= self.most_since() || self.window_left() < needed {
             self.checkpoint(false)?;
         }
@@ -91,6 +93,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     pub(crate) fn capacity_pages(&self) -> u64 {
         let good = self.memory.counts().iter().filter(|&&count| count != BAD).count() as u64;
         let reserve = u64::from(FEW + ROOT_BLOCKS) + 12 + u64::from(self.geometry.blocks / 50);
+        let reserve = if mutant::active(Mutant::NoReserve) { 0 } else { reserve };
         good.saturating_sub(reserve) * u64::from(self.geometry.pages_per_block)
     }
 
@@ -211,6 +214,12 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             self.counters.moved += u64::from(moved);
         }
         self.counters.cleaned += 1;
+        if mutant::active(Mutant::VictimErasedEarly) {
+            self.erase_if_dead(first)?;
+        }
+        if mutant::active(Mutant::UnfoundErased) {
+            self.memory.counts_mut()[block as usize] = 0;
+        }
         if self.memory.counts()[block as usize] != 0 {
             self.stuck.rotate_right(1);
             self.stuck[0] = block;
@@ -225,7 +234,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             Err(Error::NotFound | Error::IsADirectory) => return Ok(false),
             Err(error) => return Err(error),
         };
-        if self.page_of(slot, tag.offset)? != page {
+        if self.page_of(slot, tag.offset)? != page && !mutant::active(Mutant::StaleTagBelieved) {
             return Ok(false);
         }
         self.work = NONE;

@@ -8,6 +8,7 @@ use crate::layout::inode::{self, INLINE, Inode};
 use crate::layout::leaf::Head;
 use crate::layout::{NONE, Numbers};
 use crate::memory::{Buffer, Bytes};
+use crate::mutant::{self, Mutant};
 use crate::volume::{FlashLight, Log, Place, Source};
 
 /// Files of so many pages have blocks of their own.
@@ -206,7 +207,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         self.spill(slot)?;
         if length < old {
             self.cut(slot, self.pages_of(length) as u32)?;
-            self.zero_within(slot, length, length.next_multiple_of(page_bytes))?;
+            if !mutant::active(Mutant::TailNotZeroed) {
+                self.zero_within(slot, length, length.next_multiple_of(page_bytes))?;
+            }
         }
         if length > old {
             self.fit(slot, length, 0)?;

@@ -11,6 +11,7 @@ use crate::layout::header::{Area, name_hash};
 use crate::layout::inode::{self, ENTRY, Inode, SLOTS};
 use crate::layout::{NONE, Numbers};
 use crate::memory::{Buffer, Bytes, DIRECTORIES};
+use crate::mutant::{self, Mutant};
 use crate::table::Located;
 use crate::volume::{FlashLight, Log};
 
@@ -85,14 +86,19 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             // New here, or moved here in memory.
             let (parent, key) = (inode.parent(), inode.u32_at(inode::KEY));
             let logged = self.find_logged(slot, key).map(|at| self.logged(slot, at).pointer);
-            if self.files[file].serial != NONE && parent == serial && logged == Some(Pointer::Unwritten) {
+            if self.files[file].serial != NONE
+                && parent == serial
+                && logged == Some(Pointer::Unwritten)
+                && !mutant::active(Mutant::DirectoryBeforeFiles)
+            {
                 self.flush_file(file)?;
             }
         }
         for child in 0..DIRECTORIES {
             let state = self.directory_state(child);
             let parent = self.memory.page(Buffer::Directory(child)).parent();
-            if child != slot && state.serial != NONE && state.page == NONE && parent == serial {
+            let comes_first = !mutant::active(Mutant::DirectoryBeforeChildren);
+            if comes_first && child != slot && state.serial != NONE && state.page == NONE && parent == serial {
                 self.flush_directory(child)?;
             }
         }
@@ -341,6 +347,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         if let ([page], None) = (new, old.index) {
             self.set_slot_pointer(directory, old.slot, *page);
             self.dead_if_any(old.page);
+            if mutant::active(Mutant::BucketErasedEarly) {
+                self.erase_if_dead(old.page)?;
+            }
             return Ok(());
         }
         let pointer = self.slot_pointer(directory, old.slot);
@@ -438,6 +447,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             let new = self.append(Log::Bucket, Buffer::Work, Area::Bucket, flags, serial, slot as u32)?;
             self.set_slot_pointer(directory, slot, new | pointer & INDEX_POINTER);
             self.dead(page, 1);
+            if mutant::active(Mutant::BucketErasedEarly) {
+                self.erase_if_dead(page)?;
+            }
             return Ok(true);
         }
         let Some(index) = index else { return Ok(false) };

@@ -9,6 +9,7 @@ use crate::layout::inode::{self, Inode};
 use crate::layout::leaf::Head;
 use crate::layout::{NONE, Numbers};
 use crate::memory::{Buffer, Bytes, FILES};
+use crate::mutant::{self, Mutant};
 use crate::table::Located;
 use crate::volume::{FlashLight, Log};
 
@@ -120,6 +121,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         self.dead_if_any(page);
         self.files[slot].dirty = false;
         self.drop_file(slot);
+        if mutant::active(Mutant::FreedAtUnlink) {
+            self.erase_all_dead()?;
+        }
         Ok(())
     }
 }

@@ -10,6 +10,7 @@
 //! | `checkpoint`, `roots`, `mount`, `recovery` | what outlasts a power cut |
 //! | `cleaning`, `leveling` | blocks are emptied: for room, and where data lie that never change |
 //! | `check` | everything is walked through |
+//! | `mutant` | bugs planted on purpose, for tests only |
 //! | `shape` | a volume in an image is told, and how the chip is cut into pages and blocks |
 //! | `operations`, `names` | what a caller sees |
 //! | [`inspect`] | what a page says of itself |
@@ -21,6 +22,9 @@
 
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout))]
+
+#[cfg(feature = "mutants")]
+extern crate std;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -39,6 +43,8 @@ mod layout;
 mod leveling;
 mod memory;
 mod mount;
+#[doc(hidden)]
+pub mod mutant;
 mod names;
 mod operations;
 mod pages;

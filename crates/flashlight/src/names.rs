@@ -11,6 +11,7 @@ use crate::layout::leaf::Head;
 use crate::layout::{NONE, Numbers};
 use crate::memory::{Buffer, Bytes};
 use crate::mount::{ORPHANS, ROOT};
+use crate::mutant::{self, Mutant};
 use crate::operations::{Found, InodeNumber, NewInode};
 use crate::table::Located;
 use crate::volume::{FlashLight, Log};
@@ -208,7 +209,8 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         for slot in 0..self.files.len() {
             let page = self.memory.page(Buffer::File(slot));
             let was_here = (page.u32_at(inode::FROM_DIR), page.u32_at(inode::FROM_KEY)) == (parent, key);
-            if self.files[slot].serial != NONE && was_here && page.parent() == ORPHANS {
+            let is_skipped = mutant::active(Mutant::ClaimSkipped);
+            if !is_skipped && self.files[slot].serial != NONE && was_here && page.parent() == ORPHANS {
                 self.flush_file(slot)?;
             }
         }
@@ -312,7 +314,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// one in which neither it nor what it replaces has the name. All that can fail comes before that.
     fn move_file(&mut self, wanted: &Move<'_>, replaced: Option<Found>, open: bool) -> Result<()> {
         let &Move { serial, to, name, now, .. } = wanted;
-        self.write_new_directories(to.0)?;
+        if !mutant::active(Mutant::RenameIntoUnwritten) {
+            self.write_new_directories(to.0)?;
+        }
         self.claim(to.0, to.1)?;
         let slot = self.file(serial)?;
         self.make_name_room(slot, name.len())?;
@@ -349,15 +353,27 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         self.place(Buffer::File(slot), from, to, now);
         self.files[slot].dirty = true;
         self.enter(to.0, to.1, Pointer::Unwritten, replaces, now)?;
-        self.flush_file(slot)?;
-        self.set_located(serial, Some(Located::File { parent: to.0, key: to.1 }))?;
+        if !mutant::active(Mutant::RenameNotWritten) {
+            self.flush_file(slot)?;
+        }
+        if !mutant::active(Mutant::RenamedNotLocated) {
+            self.set_located(serial, Some(Located::File { parent: to.0, key: to.1 }))?;
+        }
         self.leave(from.0, from.1, Pointer::Unwritten, now)
     }
 
     fn move_directory(&mut self, wanted: &Move<'_>, replaced: Option<Found>) -> Result<()> {
         let &Move { serial, from, to, name, now } = wanted;
-        self.write_new_directories(to.0)?;
+        if !mutant::active(Mutant::RenameIntoUnwritten) {
+            self.write_new_directories(to.0)?;
+        }
         self.claim(to.0, to.1)?;
+        if let Some(replaced) = replaced {
+            // Recovery looks only at directories that were written: it drops this one if the power goes before the last page of it.
+            let slot = self.directory(replaced.serial)?;
+            self.directories[slot].dirty |= self.directories[slot].page != NONE;
+            self.flush_directory(slot)?;
+        }
         let slot = self.directory(serial)?;
         self.make_log_room(slot, name.len() + 8)?;
         if !self.memory.page_mut(Buffer::Directory(slot)).rename(name) {
@@ -422,8 +438,10 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             page.set_u32(inode::FROM_DIR, from.0);
             page.set_u32(inode::FROM_KEY, from.1);
             let parent = page.parent();
-            let last = self.append(Log::Directory, buffer, Area::DirInode, 0, serial, parent)?;
-            self.dead(last, 1);
+            if !mutant::active(Mutant::GoneNotWritten) {
+                let last = self.append(Log::Directory, buffer, Area::DirInode, 0, serial, parent)?;
+                self.dead(last, 1);
+            }
             self.dead(old, 1);
             self.set_located(serial, None)?;
         }

@@ -10,6 +10,7 @@ use crate::layout::inode::{self, DIRECTORY, Inode, LINK, MOST_NAME, TYPE, Time};
 use crate::layout::{NONE, Numbers};
 use crate::memory::{Buffer, Bytes};
 use crate::mount::{ORPHANS, ROOT};
+use crate::mutant::{self, Mutant};
 use crate::table::Located;
 use crate::volume::FlashLight;
 
@@ -277,7 +278,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
                 self.memory.page(Buffer::File(slot)).parent()
             }
         };
-        self.write_new_directories(parent)
+        if mutant::active(Mutant::AncestorsNotWritten) { Ok(()) } else { self.write_new_directories(parent) }
     }
 
     /// Writes a directory that was never written, and those that it is in. They are in memory.
@@ -374,10 +375,15 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         }
         for key in self.keys(name) {
             let slot = self.directory(directory)?;
-            let Some(pointer) = self.pointer(slot, key)? else { continue };
+            let Some(pointer) = self.pointer(slot, key)? else {
+                if mutant::active(Mutant::ProbeStopsAtGap) {
+                    break;
+                }
+                continue;
+            };
             let buffer = self.peek(directory, key, pointer)?;
             let page = self.memory.page(buffer);
-            if page.name() == name {
+            if page.name() == name || mutant::active(Mutant::NamesNotCompared) {
                 return Ok(Some(Found { key, serial: page.serial(), directory: page.is_directory() }));
             }
         }

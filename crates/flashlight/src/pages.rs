@@ -9,6 +9,7 @@ use crate::layout::leaf::Head;
 use crate::layout::tag::{TAG, Tag};
 use crate::layout::{NONE, Numbers};
 use crate::memory::{Buffer, Bytes};
+use crate::mutant::{self, Mutant};
 use crate::volume::{BAD, FlashLight, Log, MOST_SPARE, Place, Source, count_dead};
 
 impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
@@ -57,6 +58,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// A program failed: what the block holds is moved before the next change.
     fn retire(&mut self, block: u32) -> Result<()> {
+        if mutant::active(Mutant::FailedBlockOnlyMarked) {
+            return self.condemn(block);
+        }
         match self.retired.iter_mut().find(|retired| **retired == NONE) {
             Some(free) => {
                 *free = block;
@@ -154,7 +158,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Remembers a block in which almost as many bits have flipped as can be set right: it is emptied before the next change.
     pub(crate) fn note_flips(&mut self, page: u32, status: ReadStatus) {
         let ReadStatus::Corrected(flipped) = status else { return };
-        if flipped + 1 < self.device.correctable().max(2) {
+        if flipped + 1 < self.device.correctable().max(2) || mutant::active(Mutant::FlipsIgnored) {
             return;
         }
         let block = self.geometry.block_of(page);

@@ -15,6 +15,7 @@ use crate::layout::header::{Area, HEADER};
 use crate::layout::inode::{self, EXTENT, Inode, MAPS_PER_REGION, MOST_MAPS, pointers};
 use crate::layout::{NONE, Numbers};
 use crate::memory::{Buffer, Bytes};
+use crate::mutant::{self, Mutant};
 use crate::volume::{FlashLight, Log, count_dead};
 
 /// Where the places of an extent map begin, and the extents of a region's log.
@@ -139,7 +140,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let mut gone = 0u32;
         let result = change(&mut list, &mut |page, length| {
             gone = gone.saturating_add(length);
-            count_dead(counts, &geometry, page, length);
+            if !mutant::active(Mutant::OverwriteNotCounted) {
+                count_dead(counts, &geometry, page, length);
+            }
         });
         let count = list.count();
         inode.set_count(count);

@@ -17,6 +17,7 @@ use crate::layout::leaf::{Head, LOGS, REMNANTS, State, WINDOW};
 use crate::layout::{NONE, Numbers};
 use crate::memory::{Buffer, Bytes};
 use crate::mount::ORPHANS;
+use crate::mutant::{self, Mutant};
 use crate::table::Located;
 use crate::volume::{FlashLight, KEPT, Log};
 
@@ -106,24 +107,34 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         if self.roots.newer_may_be_lost() && last.is_behind_newer_leaf() {
             return Err(NEWER);
         }
+        if mutant::active(Mutant::TornBlockGoneOn) {
+            self.state.heads = core::array::from_fn(|log| Head { next: since.open[log], ..since.heads[log] });
+        }
         self.keep_root()?;
         if last.any {
             self.take_kept(&mut since);
             self.save_last(&mut since)?;
             self.replay_directories(&since)?;
             self.replay_inodes(&since)?;
-            while self.drop_unreachable(&since)? {}
+            while !mutant::active(Mutant::UnreachableKept) && self.drop_unreachable(&since)? {}
             self.covers = None;
             self.take_unused(&since);
         } else {
             // The checkpoint itself may be what the power cut was in: if it cannot be read next time, the one before it counts. The first
             // blocks of the window were free then, too.
             self.covers = None;
-            self.take_window();
+            match mutant::active(Mutant::TornLeafTrusted) {
+                true => self.take_kept(&mut since),
+                false => self.take_window(),
+            }
         }
         self.ahead = NONE;
-        self.checkpoint(false)?;
-        self.delete_orphans()?;
+        if !mutant::active(Mutant::RecoveryNotClosed) {
+            self.checkpoint(false)?;
+        }
+        if !mutant::active(Mutant::OrphansKept) {
+            self.delete_orphans()?;
+        }
         self.recovering = false;
         Ok(())
     }
@@ -133,6 +144,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let used = since.window.iter().filter(|&&block| block != NONE).count();
         let mut kept = [NONE; WINDOW];
         let last = used.saturating_sub(KEPT)..used;
+        let last = if mutant::active(Mutant::RecoveryOverwrites) { 0..last.len() } else { last };
         let blocks = since.window[last.clone()].iter().filter(|&&block| !self.is_needed(block));
         for (at, &block) in blocks.enumerate() {
             kept[at] = block;
@@ -160,6 +172,10 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// Writes the page that was written last once more: the power cut may have been in it, and then it does not stay.
     fn save_last(&mut self, since: &mut Since) -> Result<()> {
+        if mutant::active(Mutant::LastPageNotSaved) {
+            since.saved.0 = NONE;
+            return Ok(());
+        }
         let last = since.saved.0;
         let Some(header) = self.header_of(last)? else { return Ok(()) };
         let log = match header.area {
@@ -196,7 +212,10 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
                     continue;
                 }
                 let header = self.header_of(page)?;
-                let found = header.filter(|header| header.area == cursor.area && header.sequence > since.sequence);
+                let found = header.filter(|header| {
+                    let is_new = header.sequence > since.sequence || mutant::active(Mutant::OldPagesReplayed);
+                    header.area == cursor.area && is_new
+                });
                 if let Some(header) = found {
                     cursor.found = Some((header.sequence, page));
                     return Ok(());
@@ -305,7 +324,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let each = |volume: &mut Self, page: u32, length: u32| {
             if live {
                 volume.live_all(page, length);
-            } else {
+            } else if !mutant::active(Mutant::OldVersionsLive) {
                 volume.dead(page, length);
             }
         };
@@ -321,7 +340,10 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         self.next_page(&mut files, since)?;
         self.next_page(&mut directories, since)?;
         loop {
-            let next = [files.found, directories.found].into_iter().flatten().min();
+            let next = match mutant::active(Mutant::ReplayUnordered) {
+                true => files.found.or(directories.found),
+                false => [files.found, directories.found].into_iter().flatten().min(),
+            };
             let Some((sequence, page)) = next else { return Ok(()) };
             if files.found == next {
                 self.replay_inode(sequence, page, false)?;
@@ -400,7 +422,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let (serial, parent, key) = (work.serial(), work.parent(), work.u32_at(inode::KEY));
         let from = (work.u32_at(inode::FROM_DIR), work.u32_at(inode::FROM_KEY));
         let gone = directory && work.u32_at(inode::FLAGS) & GONE != 0;
-        if from.0 != NONE {
+        if from.0 != NONE && !mutant::active(Mutant::OriginIgnored) {
             self.point(sequence, serial, from, None)?;
         }
         if gone || serial <= ORPHANS {
@@ -421,7 +443,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             Err(Error::NotFound | Error::NotADirectory) => return Ok(()),
             Err(error) => return Err(error),
         };
-        if self.memory.page(Buffer::Directory(slot)).u64_at(inode::COVERS) >= sequence {
+        if self.memory.page(Buffer::Directory(slot)).u64_at(inode::COVERS) >= sequence
+            && !mutant::active(Mutant::CoversIgnored)
+        {
             // An older page of the file may have been at a place that another directory does not know to be left.
             if let Some(Pointer::File(page)) = pointer
                 && self.pointer(slot, key)? == Some(Pointer::File(page))

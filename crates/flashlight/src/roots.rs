@@ -13,6 +13,7 @@ use crate::layout::leaf::{MAGIC, MAGIC_AT, ROOT_BLOCKS, ROOT_GENERATION, ROOT_SE
 use crate::layout::tag::Tag;
 use crate::layout::{NONE, Numbers};
 use crate::memory::{Buffer, Bytes};
+use crate::mutant::{self, Mutant};
 use crate::volume::{FlashLight, Identity};
 
 /// A root.
@@ -57,7 +58,7 @@ impl Roots {
     /// Whether there may have been a newer root, of which no page can be read. Power cuts make one page unreadable at most: the next root is
     /// written in its place.
     pub(crate) fn newer_may_be_lost(&self) -> bool {
-        self.unreadable.count_ones() >= 2
+        self.unreadable.count_ones() >= 2 && !mutant::active(Mutant::OlderRootTaken)
     }
 }
 
@@ -66,7 +67,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     pub(crate) fn write_root(&mut self) -> Result<()> {
         let mut new = Root { generation: self.roots.newest.generation + 1, second: self.second.block, ..Root::NONE };
         for at in 0..new.blocks.len() {
-            new.blocks[at] = self.program_root(new, &new.blocks)?;
+            if at == 0 || !mutant::active(Mutant::RootWrittenOnce) {
+                new.blocks[at] = self.program_root(new, &new.blocks)?;
+            }
         }
         self.roots.before = self.roots.newest;
         self.roots.newest = new;
@@ -75,7 +78,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// Makes sure that the root that counts goes on to do so. Nothing else of a session may be programmed before.
     pub(crate) fn keep_root(&mut self) -> Result<()> {
-        if self.roots.kept {
+        if self.roots.kept || mutant::active(Mutant::RootNotKept) {
             return Ok(());
         }
         let (newest, before) = (self.roots.newest, self.roots.before.blocks);
@@ -113,6 +116,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             (0..ROOT_BLOCKS).filter(is_unreadable).chain((0..ROOT_BLOCKS).filter(|block| !is_unreadable(block)));
         for block in blocks {
             let needed = self.roots.newest.blocks.contains(&block) || others.contains(&block);
+            let needed = needed && !mutant::active(Mutant::RootInPlace);
             if needed || self.is_bad(block) || self.device.is_bad(block)? {
                 continue;
             }

@@ -8,6 +8,7 @@ use crate::layout::tag::TAG;
 use crate::layout::{NONE, Numbers};
 use crate::leveling::Leveling;
 use crate::memory::{Buffer, Bytes, DIRECTORIES, FILES, Memory};
+use crate::mutant::{self, Mutant};
 use crate::places::Gap;
 use crate::roots::Roots;
 
@@ -273,6 +274,11 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             }
             let block = self.state.window[self.window_used];
             self.window_used += 1;
+            let outside = if mutant::active(Mutant::WindowIgnored) { self.outside_window() } else { None };
+            let block = outside.unwrap_or(block);
+            if mutant::active(Mutant::ErasedLookTrusted) && self.looks_erased(block)? {
+                return Ok(Head { block, next: 0, erases: 1 });
+            }
             if self.device.is_bad(block)? {
                 // It was marked, and the power went before a checkpoint said so.
                 self.memory.counts_mut()[block as usize] = BAD;
@@ -349,6 +355,9 @@ pub(crate) fn count_dead(counts: &mut [u8], geometry: &Geometry, page: u32, leng
 impl Identity {
     /// What the checksums of the volume's pages begin with: docs/flashlight-format.md, "Metadata pages".
     pub fn seed(&self) -> u32 {
+        if mutant::active(Mutant::SeedIgnored) {
+            return 0;
+        }
         (0..4).fold(0x9E37_79B9, |seed: u32, at| {
             (seed ^ self.uuid.u32_at(4 * at)).wrapping_mul(0x85EB_CA6B).rotate_left(13)
         })

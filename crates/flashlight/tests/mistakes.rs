@@ -2,13 +2,10 @@
 
 mod support;
 
-use std::hash::Hasher;
-
-use basalt_flashlight::{Bytes, Change, Error, FlashLight, InodeNumber};
+use basalt_flashlight::{Bytes, Error, FlashLight, InodeNumber};
 use basalt_nand::{Chip, ChipOptions, Geometry, NandDevice, NandError, ReadStatus};
 use basalt_random::Rng;
-use siphasher::sip::SipHasher13;
-use support::{NOW, new_file};
+use support::{NOW, name_hash as hash, new_file};
 
 fn chip(pages_per_block: u32, blocks: u32) -> (Chip, Vec<u8>) {
     chip_of(Geometry::new(2048, 64, pages_per_block, blocks).unwrap())
@@ -37,13 +34,6 @@ fn content<M: Bytes, D: NandDevice>(volume: &mut FlashLight<M, D>, at: InodeNumb
     let mut content = vec![0; volume.attributes(file).unwrap().size as usize];
     volume.read(file, 0, &mut content).unwrap();
     Some(content)
-}
-
-/// The hash of a name: half of it is the key in a directory.
-fn hash(name: &str, uuid: &[u8; 16]) -> u32 {
-    let mut hasher = SipHasher13::new_with_key(uuid);
-    hasher.write(name.as_bytes());
-    hasher.finish() as u32
 }
 
 /// Recovery has few blocks to write to. Each file that it finds is in another page of the inode table, and many in other directories.
@@ -137,6 +127,50 @@ fn a_rename_that_replaces_is_one_step() {
             }
         }
     }
+}
+
+/// A directory takes the place of an empty one, and the power goes before that one is said to be gone: it does not stay for ever.
+#[test]
+fn a_directory_that_is_replaced_is_gone() {
+    for cut in 0.. {
+        let (mut chip, mut memory) = chip(16, 128);
+        let mut done = false;
+        {
+            let mut volume = FlashLight::mount(&mut chip, &mut memory[..]).unwrap();
+            let root = volume.root();
+            for name in ["a", "b"] {
+                volume.make_directory(root, name.as_bytes(), &new_file(0o755)).unwrap();
+            }
+            volume.sync().unwrap();
+            volume.device().cut_power_at(cut);
+            done |= volume.rename((root, b"a"), (root, b"b"), false, NOW).is_ok();
+        }
+        chip.power_on().unwrap();
+        chip.cut_power_at(u64::MAX);
+        let mut volume = FlashLight::mount(&mut chip, &mut memory[..]).unwrap();
+        let root = volume.root();
+        let names = [&b"a"[..], b"b"].map(|name| u32::from(volume.lookup(root, name).is_ok()));
+        assert!(names == [1, 1] && !done || names == [0, 1], "cut {cut}: {names:?}");
+        assert_eq!(volume.usage().inodes, 1 + names[0] + names[1], "cut {cut}");
+        let checked = volume.check().unwrap();
+        assert!(checked.is_sound(), "cut {cut}: {checked:?}");
+        if done {
+            break;
+        }
+    }
+}
+
+/// To check a volume reads its files: none may be in memory twice then.
+#[test]
+fn a_file_that_was_checked_can_be_deleted() {
+    let (mut chip, mut memory) = chip(16, 128);
+    let mut volume = FlashLight::mount(&mut chip, &mut memory[..]).unwrap();
+    let root = volume.root();
+    let made = file(&mut volume, root, "file", b"old");
+    assert!(volume.check().unwrap().is_sound());
+    volume.unlink(root, b"file", false, NOW).unwrap();
+    assert_eq!(volume.attributes(made), Err(Error::NotFound));
+    assert_eq!(volume.write(made, 0, b"new", NOW), Err(Error::NotFound));
 }
 
 #[test]
@@ -409,48 +443,7 @@ fn a_block_is_marked_bad_when_no_checkpoint_needs_it() {
     }
 }
 
-/// Small files of many directories: moving one costs an inode, a directory and two pages of the inode table.
 #[test]
 fn on_a_full_chip_files_can_be_deleted() {
-    let (mut chip, mut memory) = chip(64, 256);
-    let mut volume = FlashLight::mount(&mut chip, &mut memory[..]).unwrap();
-    let root = volume.root();
-    let parents: Vec<_> = (0..400)
-        .map(|at| volume.make_directory(root, format!("d{at}").as_bytes(), &new_file(0o755)).unwrap())
-        .collect();
-    let mut files = Vec::new();
-    let full = 'full: loop {
-        for &parent in &parents {
-            let name = format!("f{}", files.len());
-            let made = match volume.create(parent, name.as_bytes(), &new_file(0o644)) {
-                Ok(made) => made,
-                Err(error) => break 'full error,
-            };
-            files.push((parent, name, made));
-            if let Err(error) = volume.write(made, 0, &[9; 6000], NOW) {
-                break 'full error;
-            }
-        }
-    };
-    assert_eq!(full, Error::NoSpace);
-    let mut rng = Rng::new(1);
-    // Changes go on until there is no room for them either.
-    for round in 0..3_000 {
-        let file = files[rng.index(files.len())].2;
-        let change = Change { uid: Some(round), ..Change::default() };
-        match volume.change(file, &change, NOW).and_then(|()| volume.sync_file(file)) {
-            Ok(()) | Err(Error::NoSpace) => {}
-            Err(error) => panic!("{error}"),
-        }
-    }
-    for round in 0..600 {
-        let (parent, name, _) = files.swap_remove(rng.index(files.len()));
-        volume.unlink(parent, name.as_bytes(), false, NOW).unwrap_or_else(|error| panic!("{round}: {error}"));
-    }
-    volume.sync().unwrap();
-    for at in 0..50 {
-        file(&mut volume, root, &format!("more{at}"), &[7; 6000]);
-    }
-    assert!(volume.check().unwrap().is_sound());
-    volume.close().unwrap();
+    support::full::fill_and_empty(Geometry::new(2048, 64, 64, 256).unwrap(), 400, 1).unwrap();
 }

@@ -8,6 +8,7 @@ use crate::layout::NONE;
 use crate::layout::header::{Area, Header};
 use crate::layout::leaf::{Head, LOGS, WINDOW};
 use crate::memory::{Buffer, Bytes};
+use crate::mutant::{self, Mutant};
 use crate::volume::{FlashLight, KEPT};
 
 /// No volume gets there: at a page in each microsecond it takes eight years.
@@ -76,7 +77,9 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
                 (last.highest, last.leaf, last.other) = (others.highest, others.leaf, others.other);
             }
         }
-        self.sequence = last.highest;
+        if !mutant::active(Mutant::NumbersReused) {
+            self.sequence = last.highest;
+        }
         since.saved.0 = last.page;
         Ok(last)
     }
@@ -89,7 +92,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             match self.header_of(first + at)? {
                 Some(header) => {
                     last.note(first + at, &header, sequence);
-                    if header.sequence > sequence {
+                    if header.sequence > sequence || mutant::active(Mutant::OldPagesReplayed) {
                         area = Some(header.area);
                     } else if at == 0 {
                         // What is in it was written before it was free.
@@ -109,7 +112,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     pub(super) fn header_of(&mut self, page: u32) -> Result<Option<Header>> {
         match self.read_with_tag(page) {
             // What a file contains may look like anything.
-            Ok(Some(tag)) if tag.serial != NONE => Ok(None),
+            Ok(Some(tag)) if tag.serial != NONE && !mutant::active(Mutant::DataTakenForMetadata) => Ok(None),
             Ok(_) => {
                 let header = Header::of(self.memory.page(Buffer::Work), self.seed);
                 let most = self.most_inodes();

@@ -1,10 +1,14 @@
 //! A model of a volume, and what tests share.
 #![allow(dead_code, reason = "each test program uses its part")]
 
+pub mod full;
 mod holes;
+pub mod modes;
+pub mod power;
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::Hasher;
 
 use basalt_flashlight::{
     Bytes, Change, Error, FlashLight, FormatOptions, Identity, InodeNumber, NewInode, Time, memory_bytes,
@@ -12,6 +16,7 @@ use basalt_flashlight::{
 use basalt_nand::{Chip, ChipOptions, Ecc, Geometry, NandDevice, NandError, ReadStatus};
 use basalt_random::Rng;
 pub use holes::{expect_holes, hole, zero};
+use siphasher::sip::SipHasher13;
 
 pub type Device = Ecc<Chip, 4>;
 
@@ -44,6 +49,25 @@ pub fn new_file(mode: u32) -> NewInode {
 
 pub const NOW: Time = Time { seconds: 1_700_000_000, nanoseconds: 17 };
 const PUNCHED: Time = Time { seconds: 1_800_000_000, nanoseconds: 18 };
+
+/// Names that have the same hash, in pairs: found by chance among many.
+pub fn names_alike(uuid: &[u8; 16]) -> Vec<String> {
+    let mut seen = HashMap::new();
+    let mut alike = Vec::new();
+    for name in (0..200_000).map(|at| format!("a{at}")) {
+        if let Some(other) = seen.insert(name_hash(&name, uuid) & !7, name.clone()) {
+            alike.extend([other, name]);
+        }
+    }
+    alike
+}
+
+/// The hash of a name: but for its last three bits it is the key in a directory.
+pub fn name_hash(name: &str, uuid: &[u8; 16]) -> u32 {
+    let mut hasher = SipHasher13::new_with_key(uuid);
+    hasher.write(name.as_bytes());
+    hasher.finish() as u32
+}
 
 /// What a path leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -440,6 +464,45 @@ impl<D: NandDevice> NandDevice for Lossy<D> {
     fn erase(&mut self, block: u32) -> Result<(), NandError> {
         let geometry = self.geometry();
         self.lost.retain(|&page| geometry.block_of(page) != block);
+        self.device.erase(block)
+    }
+
+    fn is_bad(&mut self, block: u32) -> Result<bool, NandError> {
+        self.device.is_bad(block)
+    }
+
+    fn mark_bad(&mut self, block: u32) -> Result<(), NandError> {
+        self.device.mark_bad(block)
+    }
+}
+
+/// A chip whose power goes in the middle of a program of a root.
+pub struct CutsRoots {
+    pub device: Device,
+    /// So many of them are still done.
+    pub left: Option<u64>,
+}
+
+impl NandDevice for CutsRoots {
+    fn geometry(&self) -> Geometry {
+        self.device.geometry()
+    }
+
+    fn read(&mut self, page: u32, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, NandError> {
+        self.device.read(page, data, spare)
+    }
+
+    fn program(&mut self, page: u32, data: &[u8], spare: &[u8]) -> Result<(), NandError> {
+        if self.geometry().block_of(page) < 8 {
+            if self.left == Some(0) {
+                self.device.device().cut_power_at(0);
+            }
+            self.left = self.left.map(|left| left.saturating_sub(1));
+        }
+        self.device.program(page, data, spare)
+    }
+
+    fn erase(&mut self, block: u32) -> Result<(), NandError> {
         self.device.erase(block)
     }
 
