@@ -24,7 +24,7 @@ pub struct Mode {
 pub const MODES: [Mode; 15] = [
     Mode { name: "power", share: 12, run: |seed| cut_once(Flavour::PLAIN, seed) },
     Mode { name: "power-failing", share: 8, run: |seed| cut_once(Flavour::FAILING, seed) },
-    Mode { name: "power-crowded", share: 2, run: |seed| cut_once(Flavour::CROWDED, seed) },
+    Mode { name: "power-crowded", share: 4, run: |seed| cut_once(Flavour::CROWDED, seed) },
     Mode { name: "power-used", share: 3, run: |seed| cut_once(Flavour::USED, seed) },
     Mode { name: "power-nested", share: 6, run: |seed| cut_once(Flavour::NESTED, seed) },
     Mode { name: "power-tight", share: 6, run: |seed| cut_once(Flavour::TIGHT, seed) },
