@@ -1,5 +1,7 @@
 //! Checking a volume: everything is walked through, and live pages are counted anew.
 
+use core::cell::Cell;
+
 use basalt_nand::NandDevice;
 
 use crate::cleaning::Room;
@@ -25,7 +27,7 @@ pub struct Checked {
     pub wrong_counts: u32,
     /// Inodes that no directory leads to, or that are elsewhere than the inode table says.
     pub lost: u32,
-    /// Directories that have more or fewer entries than they say.
+    /// Directories that have more or fewer entries than they say, and files that have more or fewer pages.
     pub wrong_sizes: u32,
 }
 
@@ -113,7 +115,13 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
                 self.take_file(slot, page, header.owner)?;
                 let inode = self.memory.page(Buffer::File(slot));
                 let leads = inode.parent() == serial && inode.u32_at(inode::KEY) == entry.key;
-                self.for_each_page(slot, each)?;
+                let said = inode.pages();
+                let pages = Cell::new(0);
+                self.for_each_page(slot, |volume, page, length| {
+                    pages.set(pages.get() + u64::from(length));
+                    each(volume, page, length);
+                })?;
+                checked.wrong_sizes += u32::from(said != pages.get());
                 // The file may be in the other slot, too: only one of them would be kept up to date.
                 self.files[slot].serial = NONE;
                 let located = self.located(header.owner)?;

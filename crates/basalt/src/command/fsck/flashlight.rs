@@ -37,7 +37,7 @@ struct Report {
     wrong_counts: u32,
     /// Inodes that no directory leads to, or that are elsewhere than the inode table says.
     lost: u32,
-    /// Directories that say a wrong number of entries.
+    /// Directories and files that say a wrong number of entries or pages.
     wrong_sizes: u32,
     /// What is wrong, as far as it is listed, in order.
     faults: Vec<Fault>,
@@ -93,7 +93,7 @@ fn check(args: &Args, target: &Target, device: FileDevice, shape: Geometry) -> R
             for (count, what) in [
                 (wrong_counts, "blocks whose live pages were counted wrong"),
                 (lost, "inodes that no directory leads to, or that are not where the inode table says"),
-                (wrong_sizes, "directories with a wrong number of entries"),
+                (wrong_sizes, "directories or files that say a wrong number of entries or pages"),
             ] {
                 if count > 0 {
                     check.fault(None, None, format_args!("{count} {what}"));
