@@ -216,6 +216,7 @@ fn open_flashlight(job: &Job, device: Arc<dyn BlockDevice>, shape: Geometry) -> 
     match flashlight::open(&job.target, Arc::clone(&device), shape, changes) {
         Ok(fs) => Ok(Opened::OnRawFlash(Arc::new(fs.with_commit_interval(engine.commit_interval)))),
         Err(error) if engine.rescue => {
+            let error = error.line();
             job.warn(&format!("{error}; rescue: searching the whole volume for files, which takes a while"));
             search_flashlight(job, device, shape)
         }
