@@ -50,8 +50,8 @@ pub struct RescueReport {
     pub deleted: u64,
     /// Inodes of which only an older page can be read: content may be older too, and deleted files of such a directory may be back.
     pub outdated: u64,
-    /// Files that their directory knows, and of which no inode can be read.
-    pub lost_files: u64,
+    /// Files and directories that their directory knows, and of which no inode can be read.
+    pub lost: u64,
     /// Directories of which entries cannot be read: deleted files of theirs may be back.
     pub damaged_directories: u64,
 }

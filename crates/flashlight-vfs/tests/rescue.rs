@@ -127,7 +127,7 @@ fn without_any_checkpoint_everything_is_found() {
             let found = Rescued::search(Lossy { device, lost }, false, &mut |_, _| {}).unwrap();
             let report = found.report();
             assert_eq!(report.identity, None, "no root can be read");
-            assert_eq!((report.outdated, report.lost_files, report.damaged_directories), (0, 0, 0), "seed {seed}");
+            assert_eq!((report.outdated, report.lost, report.damaged_directories), (0, 0, 0), "seed {seed}");
             assert_eq!(report.inodes as usize, model.tree.len(), "seed {seed}");
             let differences = differences(&tree(&found), &whole(&model));
             assert!(differences.is_empty(), "seed {seed}, closed {is_closed}: {differences:#?}");

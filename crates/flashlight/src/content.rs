@@ -94,21 +94,29 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             if run.length > 0 && run.page + run.length == page {
                 run.length += 1;
             } else {
-                if run.length > 0 {
-                    self.insert(slot, run)?;
-                }
+                self.insert_written(slot, run)?;
                 run = Extent { offset: number, page, length: 1 };
             }
             done += length;
         }
-        if run.length > 0 {
-            self.insert(slot, run)?;
-        }
+        self.insert_written(slot, run)?;
         if failed.is_err() {
             let end = if done > 0 { size.max(offset + done as u64) } else { size };
             self.memory.page_mut(Buffer::File(slot)).set_u64(inode::SIZE, end);
         }
         failed
+    }
+
+    /// Lets a file lead to pages that were programmed; where its index cannot be read they are dead.
+    fn insert_written(&mut self, slot: usize, run: Extent) -> Result<()> {
+        if run.length == 0 {
+            return Ok(());
+        }
+        let inserted = self.insert(slot, run);
+        if inserted.is_err() {
+            self.dead(run.page, run.length);
+        }
+        inserted
     }
 
     /// Whether the inode could lead to all pages of a file of that size, wherever they are.

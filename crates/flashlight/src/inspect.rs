@@ -2,7 +2,7 @@
 
 use crate::layout::bucket::{self, Pointer};
 use crate::layout::extents::{self, Extent};
-use crate::layout::header::{Area, HEADER, Header, checksum};
+use crate::layout::header::{Area, Header, checksum};
 use crate::layout::inode::{self, EXTENT, Inode, SLOTS};
 use crate::layout::leaf::{MAGIC, MAGIC_AT, ROOT_GENERATION, TABLE_FIRST};
 use crate::layout::tag::{TAG, Tag};
@@ -11,6 +11,9 @@ use crate::operations::{Attributes, InodeNumber};
 use crate::places::{COUNT, FIRST};
 use crate::table::{self, TABLE_ENTRY};
 use crate::volume::Identity;
+
+/// Bytes of the smallest page that the format has room for.
+const LEAST_PAGE: usize = 2048;
 
 /// A metadata page that is whole.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +71,7 @@ pub enum Target {
 impl<'a> MetadataPage<'a> {
     /// What is in a page, if it is a metadata page with that seed ([`Identity::seed`]), and whole.
     pub fn of(bytes: &'a [u8], seed: u32) -> Option<MetadataPage<'a>> {
-        (bytes.len() > HEADER).then(|| Header::of(bytes, seed))?.map(|header| MetadataPage { bytes, header })
+        (bytes.len() >= LEAST_PAGE).then(|| Header::of(bytes, seed))?.map(|header| MetadataPage { bytes, header })
     }
 
     /// Its sequence number: what was programmed later has a higher one.

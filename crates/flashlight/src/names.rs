@@ -227,7 +227,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     }
 
     /// What has begun must end: where it does not, memory must not come to the chip any more.
-    fn must<T>(&mut self, done: Result<T>) -> Result<T> {
+    pub(crate) fn must<T>(&mut self, done: Result<T>) -> Result<T> {
         self.stopped |= done.is_err();
         done
     }

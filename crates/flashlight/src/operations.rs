@@ -225,6 +225,11 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         u64::from(u32::MAX - 1) * u64::from(self.geometry.page_bytes)
     }
 
+    /// Bytes that no file has more of, whatever its name: as many extent maps as an inode can count have places for these.
+    pub fn largest_file(&self) -> u64 {
+        u64::from(self.per_map()) * inode::MOST_MAPS as u64 * u64::from(self.geometry.page_bytes)
+    }
+
     /// Sets a file's length.
     pub fn set_length(&mut self, number: InodeNumber, length: u64, now: Time) -> Result<()> {
         if length > self.most_bytes() {
@@ -258,6 +263,12 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         name[..found.len()].copy_from_slice(found);
         let (number, mode) = (InodeNumber(page.serial()), page.u32_at(inode::MODE));
         Ok(Some(Listed { next: entry.key.checked_add(1), number, mode, name_length: found.len() }))
+    }
+
+    /// Where a listing goes on behind an entry of which the inode cannot be read: for those who go on. Errors: the directory cannot be read.
+    pub fn list_behind(&mut self, directory: InodeNumber, from: u32) -> Result<Option<u32>> {
+        let slot = self.directory(directory.0)?;
+        Ok(self.next_entry(slot, from)?.and_then(|entry| entry.key.checked_add(1)))
     }
 
     /// Makes what was written to a file, and its name, outlast a power cut.

@@ -24,6 +24,8 @@ pub(crate) const FIRST: usize = 24;
 pub(crate) const COUNT: usize = HEADER;
 /// Extents that an inode's log has room for at least, beside pointers.
 const LEAST_EXTENTS: usize = 40;
+/// Runs of pages that are remembered while the rest of a range is looked for.
+const REMEMBERED: usize = 8;
 /// Where a region's log is while it is merged: the page of the inode table makes way for it.
 const ASIDE: Buffer = Buffer::Table;
 
@@ -186,21 +188,52 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         }
     }
 
-    /// Counts the pages as dead that maps and regions, and not the inode's log, have for a range.
-    fn count_mapped_dead(&mut self, slot: usize, mut from: u32, to: u32) -> Result<()> {
+    /// Counts the pages as dead that maps and regions, and not the inode's log, have for a range: all of them, or none if a part of the index
+    /// cannot be read.
+    fn count_mapped_dead(&mut self, slot: usize, from: u32, to: u32) -> Result<()> {
+        // Few runs are remembered, so that the index is not read twice.
+        let (mut runs, mut count) = ([(NONE, 0); REMEMBERED], 0);
+        self.each_mapped(slot, from, to, |_, page, length| {
+            if let Some(run) = runs.get_mut(count) {
+                *run = (page, length);
+            }
+            count += 1;
+        })?;
+        if count <= REMEMBERED {
+            runs[..count].iter().for_each(|&(page, length)| self.count_dead_data(slot, page, length));
+            return Ok(());
+        }
+        let counted =
+            self.each_mapped(slot, from, to, |volume, page, length| volume.count_dead_data(slot, page, length));
+        self.must(counted)
+    }
+
+    /// Visits the pages that maps and regions, and not the inode's log, have for a range.
+    fn each_mapped(
+        &mut self,
+        slot: usize,
+        mut from: u32,
+        to: u32,
+        mut each: impl FnMut(&mut Self, u32, u32),
+    ) -> Result<()> {
         let mapped = self.memory.page(Buffer::File(slot)).maps() as u32 * self.per_map();
         while from < to.min(mapped) {
             let found = self.look(slot, from)?;
             let run = found.run.min(to - from);
             if found.mapped && found.page != NONE {
-                self.dead(found.page, run);
-                let inode = self.memory.page_mut(Buffer::File(slot));
-                let stored = inode.u32_at(inode::STORED);
-                inode.set_u32(inode::STORED, stored.saturating_sub(run));
+                each(self, found.page, run);
             }
             from += run;
         }
         Ok(())
+    }
+
+    /// Pages of a file's data are live no longer.
+    fn count_dead_data(&mut self, slot: usize, page: u32, length: u32) {
+        self.dead(page, length);
+        let inode = self.memory.page_mut(Buffer::File(slot));
+        let stored = inode.u32_at(inode::STORED);
+        inode.set_u32(inode::STORED, stored.saturating_sub(length));
     }
 
     /// Moves the extents of one part of the file out of the inode.
@@ -378,6 +411,8 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// Takes all pages from `from` on out of a file. With `from` 0 the file has none.
     pub(crate) fn cut(&mut self, slot: usize, from: u32) -> Result<()> {
+        // What cannot be read stops it before anything has changed.
+        self.each_mapped(slot, from, NONE, |_, _, _| {})?;
         self.files[slot].dirty = true;
         let (per, maps) = (self.per_map(), self.memory.page(Buffer::File(slot)).maps());
         // A map that stays in part is hidden by the log.

@@ -82,7 +82,11 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             return Ok(());
         }
         let (newest, before) = (self.roots.newest, self.roots.before.blocks);
-        let block = self.program_root(newest, &before)?;
+        let block = match self.program_root(newest, &before) {
+            // Of two pages the first is whole, and the generation before is not needed.
+            Err(Error::Unsupported(_)) if newest.blocks[1] != NONE => self.program_root(newest, &[])?,
+            block => block?,
+        };
         self.roots.newest.blocks = [block, newest.blocks[0]];
         self.roots.before = Root::NONE;
         let without = self.roots.without;
@@ -222,5 +226,7 @@ fn root_at<D: NandDevice>(device: &mut D, page: u32, work: &mut [u8]) -> Result<
         Err(error) => return Err(error.into()),
     }
     let header = Header::of(work, 0).filter(|header| header.area == Area::Root);
-    Ok(header.filter(|_| &work[MAGIC_AT..MAGIC_AT + MAGIC.len()] == MAGIC))
+    // No volume gets to the last generation: such a page is forged.
+    let is_root = |_: &Header| &work[MAGIC_AT..][..MAGIC.len()] == MAGIC && work.u32_at(ROOT_GENERATION) != u32::MAX;
+    Ok(header.filter(is_root))
 }

@@ -5,6 +5,8 @@ use basalt_nand::Geometry;
 use crate::layout::Numbers;
 use crate::layout::leaf::{MAGIC, MAGIC_AT, ROOT_BLOCKS, SHAPE_AT};
 
+/// Bytes of the smallest page.
+const LEAST_PAGE: u32 = 2048;
 /// Bytes of an image that [`find_shape`] needs: the first eight blocks of the largest chip that the format has room for.
 pub const SHAPE_BYTES: usize = ROOT_BLOCKS as usize * 128 * (16384 + 2048);
 
@@ -19,7 +21,7 @@ pub fn find_shape(first: &[u8], raw_bytes: u64) -> Option<Geometry> {
 fn shape_at(first: &[u8], start: usize, raw_bytes: u64) -> Option<Geometry> {
     let root = first.get(start..start + SHAPE_AT + 12)?;
     let [page_bytes, pages_per_block, blocks] = [0, 4, 8].map(|at| root.u32_at(SHAPE_AT + at));
-    let bare = Geometry::new(page_bytes, 0, pages_per_block, blocks).ok()?;
+    let bare = Geometry::new(page_bytes, 0, pages_per_block, blocks).ok().filter(|_| page_bytes >= LEAST_PAGE)?;
     let raw_page = raw_bytes / u64::from(bare.pages());
     let spare_bytes = u32::try_from(raw_page).ok()?.checked_sub(page_bytes)?;
     let shape = Geometry::new(page_bytes, spare_bytes, pages_per_block, blocks).ok()?;

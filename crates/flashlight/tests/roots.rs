@@ -94,6 +94,60 @@ fn an_older_root_is_not_taken_for_the_newest() {
     }
 }
 
+/// The same behind a power cut: the session that recovered wrote the newest root, and went on. Whatever it wrote last, the state before it is not
+/// shown.
+#[test]
+fn an_older_root_behind_a_power_cut_is_not_taken_either() {
+    for (rounds, is_synced, is_closed) in
+        [(1, false, false), (1, true, false), (1, true, true), (3, true, true), (40, true, true), (40, true, false)]
+    {
+        let (mut device, mut memory, _) = sessions(2, false);
+        {
+            let mut volume = FlashLight::mount(&mut device, &mut memory[..]).unwrap();
+            for round in 0..rounds {
+                add(&mut volume, &format!("round{round}"));
+                if is_synced {
+                    volume.sync().unwrap();
+                }
+            }
+            if is_closed {
+                volume.close().unwrap();
+            }
+        }
+        let found = roots(&mut device);
+        let newest = found[0].0;
+        let lost = found.iter().filter(|root| root.0 == newest).map(|root| geometry().first_page(root.1)).collect();
+        let mut lossy = Lossy { device, lost };
+        let error = FlashLight::mount(&mut lossy, &mut memory[..]).map(|_| ()).unwrap_err();
+        assert!(matches!(error, Error::Damaged { .. }), "{rounds} rounds, {is_synced}, {is_closed}: {error:?}");
+    }
+}
+
+/// Three blocks are bad when the volume is made, which is allowed, and one more becomes so.
+#[test]
+fn four_good_blocks_for_roots_are_enough() {
+    for bad in 0..5 {
+        let mut device = support::chip(geometry(), 1);
+        (5..ROOT_BLOCKS).for_each(|block| device.mark_bad(block).unwrap());
+        let mut memory = support::memory(&geometry());
+        support::format(&mut device, &mut memory, 1);
+        let mut wanted = BTreeSet::new();
+        for at in 0..6 {
+            let mut volume = FlashLight::mount(&mut device, &mut memory[..]).unwrap();
+            add(&mut volume, &format!("session{at}"));
+            wanted.insert(format!("/session{at}"));
+            if at < 3 {
+                volume.close().unwrap();
+            }
+            if at == 3 {
+                device.mark_bad(bad).unwrap();
+            }
+        }
+        let mut volume = FlashLight::mount(&mut device, &mut memory[..]).unwrap();
+        assert_eq!(names(&mut volume), wanted, "block {bad}");
+    }
+}
+
 /// Nobody can erase a block that is marked bad: what is in it belongs to a volume that was there before.
 #[test]
 fn a_root_in_a_bad_block_does_not_count() {

@@ -232,10 +232,10 @@ fn search_flashlight(job: &Job, device: Arc<dyn BlockDevice>, shape: Geometry) -
         .map_err(|error| Failure::at(path, error))?;
     let report = found.report();
     job.warn(&format!(
-        "{}: rescue: {} inodes found, {} files lost, {} pages unreadable",
+        "{}: rescue: {} inodes found, {} files and directories lost, {} pages unreadable",
         job.target.display(),
         report.inodes,
-        report.lost_files,
+        report.lost,
         report.unreadable_pages
     ));
     Ok(Opened::Found(Arc::new(found)))

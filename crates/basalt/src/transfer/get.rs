@@ -51,7 +51,7 @@ pub trait Salvage {
     fn missing_until(&self, ino: InodeNumber, offset: u64) -> Option<u64>;
 }
 
-/// The smallest piece of a file that can be read by itself.
+/// The most bytes of a file that are read by themselves around what is lost: a block of F2FS.
 const PIECE: u64 = 4096;
 
 /// A directory that is being copied to: the one that the copy goes into, and the way from there.
@@ -373,13 +373,14 @@ impl<'a> Get<'a> {
         place: &Place<'_>,
     ) -> Result<u64, Error> {
         let mut at = range.start;
+        let block = self.fs.stat_fs().map_or(PIECE, |found| u64::from(found.block_size).clamp(512, PIECE));
         while at < range.end {
             if let Some(end) = salvage.missing_until(ino, at).filter(|&end| end > at) {
                 self.observer.hole(place.path, at..end);
                 at = end;
                 continue;
             }
-            let end = ((at / PIECE + 1) * PIECE).min(range.end);
+            let end = ((at / block + 1) * block).min(range.end);
             let piece = &mut self.buffer[..(end - at) as usize];
             match self.fs.read(ino, at, piece) {
                 Ok(length) => {

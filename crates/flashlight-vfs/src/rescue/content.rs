@@ -111,7 +111,8 @@ impl<D: NandDevice> Reading<D> {
             })
         })?;
         let index = match found {
-            None => return Ok(Content::Pages(Vec::new())),
+            // It was read when it was found.
+            None => return Err(NandError::Uncorrectable { page: inode }),
             Some(Err(content)) => return Ok(Content::Inline(content)),
             Some(Ok(index)) => index,
         };

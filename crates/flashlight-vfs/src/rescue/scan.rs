@@ -95,6 +95,9 @@ fn note(inodes: &mut BTreeMap<InodeNumber, Newest>, page: u32, found: &MetadataP
         PageKind::Directory(inode) => (inode, true),
         PageKind::Other => return,
     };
+    if found.owner().0 == u32::MAX {
+        return;
+    }
     if inodes.get(&found.owner()).is_some_and(|newest| newest.sequence >= found.sequence()) {
         return;
     }

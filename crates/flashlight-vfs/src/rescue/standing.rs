@@ -66,7 +66,7 @@ impl<D: NandDevice> Judge<'_, D> {
         directory: &Newest,
         report: &mut RescueReport,
     ) -> Result<(), NandError> {
-        let known = entries(self.reading, directory.page)?;
+        let known = entries(self.reading, number, directory)?;
         report.damaged_directories += u64::from(!known.is_whole);
         let later = self.found.table.entry(number).filter(|(sequence, _)| *sequence > directory.sequence);
         report.outdated += u64::from(matches!(later, Some((_, TableEntry::Directory(page))) if page != directory.page));
@@ -91,7 +91,7 @@ impl<D: NandDevice> Judge<'_, D> {
             self.standings.insert(child, standing);
         }
         if number != ORPHANS {
-            report.lost_files += self.lost_files(&known, &taken)?;
+            report.lost += self.lost_files(&known, &taken)?;
         }
         Ok(())
     }
@@ -141,6 +141,8 @@ impl<D: NandDevice> Judge<'_, D> {
     /// A directory that cannot be found was removed, or is lost. Then what is in it is there.
     fn ask_of_missing_directories(&mut self, report: &mut RescueReport) {
         let missing = |number: &InodeNumber| !self.found.inodes.contains_key(number);
+        report.lost += self.led_to.iter().filter(|number| missing(number)).count() as u64;
+        report.damaged_directories += u64::from(missing(&ROOT));
         let any_lost = report.damaged_directories > 0 || self.led_to.iter().any(missing) || missing(&ROOT);
         for (parent, children) in self.by_parent.iter().filter(|(parent, _)| missing(parent)) {
             for child in children {
@@ -179,25 +181,28 @@ impl<D: NandDevice> Judge<'_, D> {
                 *standing = Standing::Deleted;
             }
         }
-        loop {
-            let is_deleted = |number: &InodeNumber| self.standings.get(number) == Some(&Standing::Deleted);
-            let more = inodes
-                .iter()
-                .filter(|(number, newest)| **number != ROOT && !is_deleted(number) && is_deleted(&newest.parent));
-            let more: Vec<InodeNumber> = more.map(|(&number, _)| number).collect();
-            if more.is_empty() {
-                return;
+        let deleted = self.standings.iter().filter(|(_, standing)| **standing == Standing::Deleted);
+        let mut waiting: Vec<InodeNumber> = deleted.map(|(&number, _)| number).collect();
+        while let Some(parent) = waiting.pop() {
+            for &child in self.by_parent.get(&parent).into_iter().flatten().filter(|child| **child != ROOT) {
+                if self.standings.insert(child, Standing::Deleted) != Some(Standing::Deleted) {
+                    waiting.push(child);
+                }
             }
-            more.into_iter().for_each(|number| _ = self.standings.insert(number, Standing::Deleted));
         }
     }
 }
 
-/// All entries of the directory whose inode is in a page.
-fn entries<D: NandDevice>(reading: &mut Reading<D>, page: u32) -> Result<Known, NandError> {
+/// All entries of a directory. A bucket counts if it is this directory's, and older than its inode: else its page was used again.
+fn entries<D: NandDevice>(
+    reading: &mut Reading<D>,
+    number: InodeNumber,
+    directory: &Newest,
+) -> Result<Known, NandError> {
     let mut known = Known { entries: HashMap::new(), is_whole: true };
-    let found =
-        reading.inode(page, |inode| (inode.entries().collect::<Vec<_>>(), inode.buckets().collect::<BTreeSet<_>>()))?;
+    let found = reading.inode(directory.page, |inode| {
+        (inode.entries().collect::<Vec<_>>(), inode.buckets().collect::<BTreeSet<_>>())
+    })?;
     let Some((log, mut waiting)) = found else { return Ok(Known { is_whole: false, ..known }) };
     let mut seen = HashSet::new();
     while let Some(page) = waiting.pop_first() {
@@ -206,6 +211,7 @@ fn entries<D: NandDevice>(reading: &mut Reading<D>, page: u32) -> Result<Known, 
             continue;
         }
         let found = reading.metadata(page)?;
+        let found = found.filter(|found| found.owner() == number && found.sequence() < directory.sequence);
         match found.as_ref().map(|found| (found.bucket(), found.bucket_index())) {
             Some((Some(bucket), _)) => known.entries.extend(bucket),
             Some((_, Some(index))) => waiting.extend(index),

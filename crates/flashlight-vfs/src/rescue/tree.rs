@@ -78,7 +78,7 @@ pub(super) fn build(
         if !is_new || !can_be_a_name(&newest.name) {
             report.without_place += 1;
             tree.add(LOST_FOUND, child(made_up_name("inode", ino(number))));
-        } else if inodes.contains_key(&newest.parent) || newest.parent == ROOT {
+        } else if inodes.get(&newest.parent).is_some_and(|parent| parent.is_directory) || newest.parent == ROOT {
             tree.add(ino(newest.parent), child(newest.name.clone()));
         } else {
             report.without_place += 1;

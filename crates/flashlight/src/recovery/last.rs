@@ -24,14 +24,17 @@ pub(super) struct Last {
     /// That of a leaf behind the checkpoint, in a block of its own; and the highest of all that no checkpoint consists of.
     leaf: Option<u64>,
     other: u64,
+    /// A block has more than one of these leaves.
+    leaves_go_on: bool,
     /// There is something to recover.
     pub(super) any: bool,
 }
 
 impl Last {
-    /// Whether more than a leaf was written with which a checkpoint goes on in another block: then there was a root that leads to it.
+    /// Whether more than a leaf was written with which a checkpoint goes on in another block, be it the next leaf: then there was a root that leads
+    /// to it.
     pub(super) fn is_behind_newer_leaf(&self) -> bool {
-        self.leaf.is_some_and(|leaf| self.other > leaf)
+        self.leaves_go_on || self.leaf.is_some_and(|leaf| self.other > leaf)
     }
 
     fn note(&mut self, page: u32, header: &Header, checkpoint: u64) {
@@ -57,6 +60,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             highest: self.sequence,
             leaf: None,
             other: since.sequence,
+            leaves_go_on: false,
             any: false,
         };
         for log in 0..LOGS {
@@ -75,6 +79,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
                 let mut others = last;
                 self.look_through(since.window[at], 0, since.sequence, &mut others)?;
                 (last.highest, last.leaf, last.other) = (others.highest, others.leaf, others.other);
+                last.leaves_go_on = others.leaves_go_on;
             }
         }
         if !mutant::active(Mutant::NumbersReused) {
@@ -87,11 +92,13 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     /// Reads the pages of a block from one on, to the end of what was written. Says what they are for, if they are newer than `sequence`, and
     /// behind which page nothing is.
     fn look_through(&mut self, block: u32, from: u32, sequence: u64, last: &mut Last) -> Result<(Option<Area>, u32)> {
-        let (first, mut area) = (self.geometry.first_page(block), None);
+        let (first, mut area, mut leaves) = (self.geometry.first_page(block), None, 0);
         for at in from..self.geometry.pages_per_block {
             match self.header_of(first + at)? {
                 Some(header) => {
                     last.note(first + at, &header, sequence);
+                    leaves += u32::from(header.area == Area::Leaf && header.sequence > sequence);
+                    last.leaves_go_on |= leaves > 1;
                     if header.sequence > sequence || mutant::active(Mutant::OldPagesReplayed) {
                         area = Some(header.area);
                     } else if at == 0 {

@@ -1,6 +1,7 @@
 //! `basalt fsck` of a FlashLight volume. Nothing is written: what a power cut left is recovered in memory, and then checked. All content is read,
 //! since each page of it says whether it is whole.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -144,8 +145,13 @@ impl Check {
     /// Reads all directories and files; whether that went everywhere.
     fn walk(&mut self, volume: &mut ImageVolume, progress: &mut dyn FnMut(u64)) -> basalt_flashlight::Result<bool> {
         let mut waiting = vec![(volume.root(), Vec::new(), 0)];
-        let mut complete = true;
+        let (mut complete, mut seen) = (true, HashSet::new());
         while let Some((directory, path, depth)) = waiting.pop() {
+            // A damaged directory may be below itself.
+            if !seen.insert(directory) {
+                self.fault(Some(&path), None, "the directory is in more than one place");
+                continue;
+            }
             self.report.directories += 1;
             let mut from = Some(0);
             while let Some(cookie) = from {
@@ -157,7 +163,9 @@ impl Check {
                         complete = false;
                         let path = if path.is_empty() { &b"/"[..] } else { &path };
                         self.note(path, error)?;
-                        break;
+                        // The others can be read, unless it is the directory itself that cannot.
+                        from = volume.list_behind(directory, cookie).unwrap_or(None);
+                        continue;
                     }
                 };
                 from = listed.next;
@@ -187,12 +195,25 @@ impl Check {
         path: &[u8],
         size: u64,
     ) -> basalt_flashlight::Result<()> {
+        if size > volume.largest_file() {
+            self.fault(Some(path), None, format_args!("a size of {size} bytes, which no file can have"));
+            return Ok(());
+        }
         let page = u64::from(volume.geometry().page_bytes);
         let mut buffer = vec![0; CHUNK];
         let (mut at, mut lost): (u64, Option<(Range<u64>, Error)>) = (0, None);
         // In large pieces, and page by page where one fails.
         let mut pages_until = 0;
         while at < size {
+            // Holes have nothing to read, and a damaged size may say anything.
+            if at >= pages_until {
+                match volume.next_data(number, at) {
+                    Ok(Some(data)) => at = data,
+                    Ok(None) => break,
+                    Err(error) if is_damage(error) => pages_until = (at + CHUNK as u64).min(size),
+                    Err(error) => return Err(error),
+                }
+            }
             let whole = if at < pages_until { page } else { CHUNK as u64 };
             let length = whole.min(size - at);
             match volume.read(number, at, &mut buffer[..length as usize]) {
@@ -231,6 +252,9 @@ fn describe(target: &Target, report: &Report, asked_to_repair: bool, output: &mu
             (None, _) => String::new(),
         };
         output.line(format_args!("damage: {place}{}", fault.what))?;
+    }
+    if !report.complete {
+        output.line(format_args!("not everything could be looked at"))?;
     }
     let more = report.fault_count - report.faults.len() as u64;
     if more > 0 {

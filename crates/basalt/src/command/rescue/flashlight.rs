@@ -36,7 +36,7 @@ struct Document {
     without_place: u64,
     deleted: u64,
     outdated: u64,
-    lost_files: u64,
+    lost: u64,
     damaged_directories: u64,
 }
 
@@ -89,7 +89,7 @@ impl Search for Found {
             without_place,
             deleted,
             outdated,
-            lost_files,
+            lost,
             damaged_directories,
         } = self.rescued.report().clone();
         let document = Document {
@@ -103,7 +103,7 @@ impl Search for Found {
             without_place,
             deleted,
             outdated,
-            lost_files,
+            lost,
             damaged_directories,
         };
         serde_json::to_value(document).unwrap_or_default()
@@ -137,11 +137,13 @@ impl Search for Found {
     }
 
     fn lost_names(&self) -> u64 {
-        self.rescued.report().lost_files
+        self.rescued.report().lost
     }
 
     fn is_whole(&self) -> bool {
         let found = self.rescued.report();
-        (found.lost_files, found.outdated, found.damaged_directories, found.without_place) == (0, 0, 0, 0)
+        // What the missing part of an image had is not known.
+        let is_cut_off = self.truncated_bytes > 0;
+        !is_cut_off && (found.lost, found.outdated, found.damaged_directories, found.without_place) == (0, 0, 0, 0)
     }
 }
