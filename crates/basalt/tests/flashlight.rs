@@ -407,7 +407,9 @@ fn a_mount_for_rescue_shows_what_is_found() {
     let checked = basalt(["fsck", &image]);
     assert!(checked.code() == 4 && checked.out().contains("basalt rescue"), "{}", checked.out());
     let before = fs::read(&image).unwrap();
-    let mounted = Mounted::new(&scratch, "rescue");
+    let mounted = Mounted { point: scratch.directory("mnt") };
+    let mount = basalt(["mount", "-o", "rescue", &image, mounted.point.to_str().unwrap()]);
+    assert!(mount.code() == 0 && mount.err().contains("searching the whole volume"), "{}", mount.err());
     for name in ["first", "second", "third"] {
         assert_eq!(fs::read_to_string(mounted.path(name)).unwrap(), name.repeat(3000));
     }

@@ -476,29 +476,6 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         }
         Ok(())
     }
-
-    /// Moves an extent map or the log of a region, if the file still leads to that page.
-    pub(crate) fn move_index(&mut self, area: Area, serial: u32, which: u32, page: u32) -> Result<bool> {
-        let slot = match self.file(serial) {
-            Ok(slot) => slot,
-            Err(Error::NotFound | Error::IsADirectory) => return Ok(false),
-            Err(error) => return Err(error),
-        };
-        let inode = self.memory.page(Buffer::File(slot));
-        let (pointer, end) = match area {
-            Area::ExtentLog => (inode.maps().saturating_add(which as usize), inode.maps() + inode.regions()),
-            _ => (which as usize, inode.maps()),
-        };
-        if inode.is_inline() || pointer >= end || inode.map(pointer) != page {
-            return Ok(false);
-        }
-        self.load_work(page, area)?;
-        let new = self.append(Log::Extent, Buffer::Work, area, 0, serial, which)?;
-        self.memory.page_mut(Buffer::File(slot)).set_map(pointer, new);
-        self.files[slot].dirty = true;
-        self.dead(page, 1);
-        Ok(true)
-    }
 }
 
 /// The extents in the log of a region, and how many.
