@@ -93,8 +93,6 @@ pub enum Mutant {
     OldVersionsLive,
     /// Recovery: there is no checkpoint at its end.
     RecoveryNotClosed,
-    /// Recovery: a leaf behind which nothing was written is relied on, though the power cut may have been in it.
-    TornLeafTrusted,
     /// Recovery: a page of a file that looks like metadata is taken for it.
     DataTakenForMetadata,
     /// Order: a directory is written before the new files that it leads to.
@@ -111,7 +109,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 47] = [
+    pub const ALL: [Mutant; 46] = [
         Mutant::VictimErasedEarly,
         Mutant::FreedAtUnlink,
         Mutant::TornBlockGoneOn,
@@ -152,7 +150,6 @@ impl Mutant {
         Mutant::UnreachableKept,
         Mutant::OldVersionsLive,
         Mutant::RecoveryNotClosed,
-        Mutant::TornLeafTrusted,
         Mutant::DataTakenForMetadata,
         Mutant::DirectoryBeforeFiles,
         Mutant::DirectoryBeforeChildren,

@@ -123,10 +123,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             // The checkpoint itself may be what the power cut was in: if it cannot be read next time, the one before it counts. The first
             // blocks of the window were free then, too.
             self.covers = None;
-            match mutant::active(Mutant::TornLeafTrusted) {
-                true => self.take_kept(&mut since),
-                false => self.take_window(),
-            }
+            self.take_window();
         }
         self.ahead = NONE;
         if !mutant::active(Mutant::RecoveryNotClosed) {
