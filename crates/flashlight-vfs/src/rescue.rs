@@ -20,6 +20,7 @@ mod tree;
 use basalt_flashlight::Identity;
 use basalt_nand::NandDevice;
 use parking_lot::Mutex;
+use serde::Serialize;
 
 use content::Reading;
 use tree::Tree;
@@ -32,12 +33,11 @@ pub struct Rescued<D> {
 }
 
 /// What a search for files has found.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct RescueReport {
     /// The volume, if one of its roots can be read.
+    #[serde(skip)]
     pub identity: Option<Identity>,
-    /// Pages that were read.
-    pub pages: u32,
     /// Pages that cannot be read; none of erased ones.
     pub unreadable_pages: u32,
     /// Metadata pages of the volume, old ones included.

@@ -206,6 +206,42 @@ fn deleted_files_are_found_if_they_are_asked_for() {
     assert_eq!(*deleted[0].1, Some(Node::File("deleted".repeat(1000).into_bytes())));
 }
 
+/// A file that contains an inode of a volume with the same number, newer than all that is here, makes no file.
+#[test]
+fn what_a_file_contains_is_no_inode() {
+    let mut memory = support::memory(&geometry());
+    let mut later = support::chip(geometry(), 1);
+    support::format(&mut later, &mut memory, 1);
+    let mut volume = support::volume_of(&mut later, &mut memory);
+    let seed = volume.identity().seed();
+    for at in 0..300 {
+        let ghost = volume.create(volume.root(), format!("ghost{at}").as_bytes(), &support::new_file(0o600)).unwrap();
+        volume.sync_file(ghost).unwrap();
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let mut inodes = Vec::new();
+    let mut page = vec![0; 2048];
+    for number in 0..geometry().pages() {
+        later.read(number, &mut page, &mut []).unwrap();
+        let found = inspect::MetadataPage::of(&page, seed);
+        if found.is_some_and(|found| matches!(found.kind(), inspect::PageKind::File(_))) {
+            inodes.extend_from_slice(&page);
+        }
+    }
+    assert!(inodes.len() >= 300 * 2048);
+    let mut device = support::chip(geometry(), 1);
+    support::format(&mut device, &mut memory, 1);
+    let mut volume = support::volume_of(&mut device, &mut memory);
+    let upload = volume.create(volume.root(), b"upload", &support::new_file(0o600)).unwrap();
+    volume.write(upload, 0, &inodes, support::NOW).unwrap();
+    volume.close().unwrap();
+    drop(volume);
+    let lost = checkpoints(&mut device);
+    let found = tree(&Rescued::search(Lossy { device, lost }, true, &mut |_, _| {}).unwrap());
+    assert_eq!(found, BTreeMap::from([("/upload".to_owned(), Some(Node::File(inodes)))]));
+}
+
 #[test]
 fn a_chip_without_a_volume_is_told() {
     let search = |device: &mut Device| Rescued::search(device, true, &mut |_, _| {}).map(|_| ()).unwrap_err();

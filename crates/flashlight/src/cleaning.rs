@@ -229,12 +229,17 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         Ok(())
     }
 
+    /// Has a file in memory; `None` if there is no such file.
+    fn file_if_there(&mut self, serial: u32) -> Result<Option<usize>> {
+        match self.file(serial) {
+            Ok(slot) => Ok(Some(slot)),
+            Err(Error::NotFound | Error::IsADirectory) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn move_data(&mut self, page: u32, tag: Tag) -> Result<bool> {
-        let slot = match self.file(tag.serial) {
-            Ok(slot) => slot,
-            Err(Error::NotFound | Error::IsADirectory) => return Ok(false),
-            Err(error) => return Err(error),
-        };
+        let Some(slot) = self.file_if_there(tag.serial)? else { return Ok(false) };
         if self.page_of(slot, tag.offset)? != page && !mutant::active(Mutant::StaleTagBelieved) {
             return Ok(false);
         }
@@ -244,7 +249,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         }
         let new = self.program(Place::Log(Log::Moved), Source::Buffer(Buffer::Work), tag.serial, tag.offset)?;
         self.live(new);
-        self.insert(slot, Extent { offset: tag.offset, page: new, length: 1 })?;
+        self.insert_written(slot, Extent { offset: tag.offset, page: new, length: 1 })?;
         Ok(true)
     }
 
@@ -256,13 +261,10 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
             Area::FileInode => {
                 let slot = self.files.iter().position(|file| file.serial == owner);
                 let slot = match slot {
-                    Some(slot) => slot,
-                    None => match self.file(owner) {
-                        Ok(slot) => slot,
-                        Err(Error::NotFound | Error::IsADirectory) => return Ok(false),
-                        Err(error) => return Err(error),
-                    },
+                    Some(slot) => Some(slot),
+                    None => self.file_if_there(owner)?,
                 };
+                let Some(slot) = slot else { return Ok(false) };
                 if self.files[slot].page != page {
                     return Ok(false);
                 }
@@ -303,11 +305,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
 
     /// Moves an extent map or the log of a region, if the file still leads to that page.
     fn move_index(&mut self, area: Area, serial: u32, which: u32, page: u32) -> Result<bool> {
-        let slot = match self.file(serial) {
-            Ok(slot) => slot,
-            Err(Error::NotFound | Error::IsADirectory) => return Ok(false),
-            Err(error) => return Err(error),
-        };
+        let Some(slot) = self.file_if_there(serial)? else { return Ok(false) };
         let inode = self.memory.page(Buffer::File(slot));
         let (pointer, end) = match area {
             Area::ExtentLog => (inode.maps().saturating_add(which as usize), inode.maps() + inode.regions()),

@@ -108,7 +108,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
     }
 
     /// Lets a file lead to pages that were programmed; where its index cannot be read they are dead.
-    fn insert_written(&mut self, slot: usize, run: Extent) -> Result<()> {
+    pub(crate) fn insert_written(&mut self, slot: usize, run: Extent) -> Result<()> {
         if run.length == 0 {
             return Ok(());
         }
@@ -239,7 +239,7 @@ impl<M: Bytes, D: NandDevice> FlashLight<M, D> {
         let (place, serial) = (self.place_for(slot, from), self.files[slot].serial);
         let page = self.program(place, Source::Buffer(Buffer::Work), serial, number)?;
         self.live(page);
-        self.insert(slot, Extent { offset: number, page, length: 1 })
+        self.insert_written(slot, Extent { offset: number, page, length: 1 })
     }
 
     /// Which log the data of a file go to that will be so long: large files have blocks of their own.

@@ -4,16 +4,14 @@ use crate::layout::bucket::{self, Pointer};
 use crate::layout::extents::{self, Extent};
 use crate::layout::header::{Area, Header, checksum};
 use crate::layout::inode::{self, EXTENT, Inode, SLOTS};
-use crate::layout::leaf::{MAGIC, MAGIC_AT, ROOT_GENERATION, TABLE_FIRST};
+use crate::layout::leaf::{self, MAGIC, MAGIC_AT, ROOT_GENERATION, TABLE_FIRST};
 use crate::layout::tag::{TAG, Tag};
-use crate::layout::{NONE, Numbers};
+use crate::layout::{LEAST_PAGE, NONE, Numbers};
+use crate::mount;
 use crate::operations::{Attributes, InodeNumber};
 use crate::places::{COUNT, FIRST};
 use crate::table::{self, TABLE_ENTRY};
 use crate::volume::Identity;
-
-/// Bytes of the smallest page that the format has room for.
-const LEAST_PAGE: usize = 2048;
 
 /// A metadata page that is whole.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +69,9 @@ pub enum Target {
 impl<'a> MetadataPage<'a> {
     /// What is in a page, if it is a metadata page with that seed ([`Identity::seed`]), and whole.
     pub fn of(bytes: &'a [u8], seed: u32) -> Option<MetadataPage<'a>> {
-        (bytes.len() >= LEAST_PAGE).then(|| Header::of(bytes, seed))?.map(|header| MetadataPage { bytes, header })
+        (bytes.len() >= LEAST_PAGE as usize)
+            .then(|| Header::of(bytes, seed))?
+            .map(|header| MetadataPage { bytes, header })
     }
 
     /// Its sequence number: what was programmed later has a higher one.
@@ -217,6 +217,12 @@ pub fn map_shape(page_bytes: u32) -> (u32, usize) {
     ((page_bytes - FIRST as u32) / 4, inode::MOST_MAPS)
 }
 
+/// The first blocks, which have roots.
+pub const ROOT_BLOCKS: u32 = leaf::ROOT_BLOCKS;
+/// The root directory.
+pub const ROOT: InodeNumber = InodeNumber(mount::ROOT);
+/// The directory of files that are deleted and still open.
+pub const ORPHANS: InodeNumber = InodeNumber(mount::ORPHANS);
 /// How many maps share the extent log of a region.
 pub const MAPS_PER_REGION: usize = inode::MAPS_PER_REGION;
 

@@ -2,11 +2,9 @@
 
 use basalt_nand::Geometry;
 
-use crate::layout::Numbers;
 use crate::layout::leaf::{MAGIC, MAGIC_AT, ROOT_BLOCKS, SHAPE_AT};
+use crate::layout::{LEAST_PAGE, Numbers};
 
-/// Bytes of the smallest page.
-const LEAST_PAGE: u32 = 2048;
 /// Bytes of an image that [`find_shape`] needs: the first eight blocks of the largest chip that the format has room for.
 pub const SHAPE_BYTES: usize = ROOT_BLOCKS as usize * 128 * (16384 + 2048);
 

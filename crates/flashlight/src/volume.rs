@@ -368,7 +368,7 @@ impl Identity {
 fn check_chip(geometry: &Geometry) -> Result<()> {
     let page = geometry.page_bytes as usize;
     let countable = crate::layout::leaf::COUNT_PAGES * (page - crate::layout::header::HEADER);
-    if page < 2048 {
+    if geometry.page_bytes < crate::layout::LEAST_PAGE {
         return Err(Error::Unsupported("pages of less than 2 KiB"));
     }
     if !(16..=128).contains(&geometry.pages_per_block) {

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use basalt_flashlight::InodeNumber as Number;
+use basalt_flashlight::inspect::ROOT;
 use basalt_nand::{NandDevice, NandError};
 use basalt_vfs::{
     Attributes, Background, Caller, DirectoryEntry, Error, FallocateMode, FileKind, FileSystem, InodeFlags,
@@ -183,7 +184,7 @@ fn made_up(at: InodeNumber, children: usize) -> Attributes {
 
 impl<D: NandDevice + Send> FileSystem for Rescued<D> {
     fn root(&self) -> InodeNumber {
-        ino(Number(0))
+        ino(ROOT)
     }
 
     fn lookup(&self, parent: InodeNumber, name: &[u8]) -> Result<Attributes> {

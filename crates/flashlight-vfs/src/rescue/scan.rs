@@ -8,8 +8,6 @@ use basalt_nand::{NandDevice, NandError, is_erased};
 
 use super::{RescueError, RescueReport};
 
-/// Blocks that have roots: the first ones.
-const ROOT_BLOCKS: u32 = 8;
 /// Pages that have to agree on a volume of which no root can be read.
 const ENOUGH: u32 = 3;
 /// Pages between two looks at the progress.
@@ -65,15 +63,10 @@ pub(super) fn scan<D: NandDevice>(
     report.identity = identity(device)?;
     let seed = match &report.identity {
         Some(identity) => identity.seed(),
-        None => most_common_seed(device)?.ok_or(RescueError::NoInode)?,
+        None => most_common_seed(device, progress)?.ok_or(RescueError::NoInode)?,
     };
     let (mut inodes, mut table) = (BTreeMap::new(), Table::default());
-    let pages = device.geometry().pages();
-    each_page(device, |page, bytes| {
-        if page.is_multiple_of(STEP) {
-            progress(page.into(), pages.into());
-        }
-        report.pages += 1;
+    each_page(device, progress, |page, bytes| {
         let Some(bytes) = bytes else {
             report.unreadable_pages += 1;
             return;
@@ -84,7 +77,6 @@ pub(super) fn scan<D: NandDevice>(
             table.note(&found);
         }
     })?;
-    progress(pages.into(), pages.into());
     Ok(Found { seed, inodes, table })
 }
 
@@ -115,13 +107,22 @@ fn note(inodes: &mut BTreeMap<InodeNumber, Newest>, page: u32, found: &MetadataP
     inodes.insert(found.owner(), newest);
 }
 
-/// Reads all pages: `None` for one that cannot be read. Erased ones are passed over.
-fn each_page<D: NandDevice>(device: &mut D, mut each: impl FnMut(u32, Option<&[u8]>)) -> Result<(), RescueError> {
+/// Reads all pages that can be metadata: `None` for one that cannot be read. Erased ones are passed over, and data: what a file contains may
+/// look like anything.
+fn each_page<D: NandDevice>(
+    device: &mut D,
+    progress: &mut dyn FnMut(u64, u64),
+    mut each: impl FnMut(u32, Option<&[u8]>),
+) -> Result<(), RescueError> {
     let geometry = device.geometry();
-    let mut bytes = vec![0; geometry.page_bytes as usize];
-    for page in 0..geometry.pages() {
-        match device.read(page, &mut bytes, &mut []) {
-            Ok(_) if is_erased(&bytes) => {}
+    let (mut bytes, mut spare) = (vec![0; geometry.page_bytes as usize], vec![0; geometry.spare_bytes as usize]);
+    let pages = geometry.pages();
+    for page in 0..pages {
+        if page.is_multiple_of(STEP) || page + 1 == pages {
+            progress(u64::from(page) + 1, pages.into());
+        }
+        match device.read(page, &mut bytes, &mut spare) {
+            Ok(_) if is_erased(&bytes) || inspect::data_owner(&spare).is_some() => {}
             Ok(_) => each(page, Some(&bytes)),
             Err(NandError::Uncorrectable { .. }) => each(page, None),
             Err(error) => return Err(error.into()),
@@ -135,7 +136,7 @@ fn identity<D: NandDevice>(device: &mut D) -> Result<Option<Identity>, RescueErr
     let geometry = device.geometry();
     let mut bytes = vec![0; geometry.page_bytes as usize];
     let mut newest = None;
-    for block in 0..ROOT_BLOCKS.min(geometry.blocks) {
+    for block in 0..inspect::ROOT_BLOCKS.min(geometry.blocks) {
         let is_bad = device.is_bad(block)?;
         match device.read(geometry.first_page(block), &mut bytes, &mut []) {
             Ok(_) => {
@@ -155,10 +156,13 @@ fn identity<D: NandDevice>(device: &mut D) -> Result<Option<Identity>, RescueErr
 }
 
 /// The seed that most pages agree on.
-fn most_common_seed<D: NandDevice>(device: &mut D) -> Result<Option<u32>, RescueError> {
+fn most_common_seed<D: NandDevice>(
+    device: &mut D,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Option<u32>, RescueError> {
     let finder = SeedFinder::new(&mut vec![0; device.geometry().page_bytes as usize]);
     let mut seeds: HashMap<u32, u32> = HashMap::new();
-    each_page(device, |_, bytes| {
+    each_page(device, progress, |_, bytes| {
         if let Some(seed) = bytes.and_then(|bytes| finder.seed(bytes)) {
             *seeds.entry(seed).or_default() += 1;
         }

@@ -3,17 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use basalt_flashlight::InodeNumber;
-use basalt_flashlight::inspect::{TableEntry, Target};
+use basalt_flashlight::inspect::{ORPHANS, ROOT, TableEntry, Target};
 use basalt_nand::{NandDevice, NandError};
 
 use super::RescueReport;
 use super::content::Reading;
 use super::scan::{Found, Newest};
-
-/// The root directory.
-pub(super) const ROOT: InodeNumber = InodeNumber(0);
-/// The directory of files that are deleted and still open.
-pub(super) const ORPHANS: InodeNumber = InodeNumber(1);
 
 /// Whether an inode is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use basalt_flashlight::InodeNumber;
+use basalt_flashlight::inspect::{ORPHANS, ROOT};
 use basalt_vfs::FileKind;
 
 use super::RescueReport;
 use super::scan::Newest;
-use super::standing::{ORPHANS, ROOT, Standing};
+use super::standing::Standing;
 use crate::files::ino;
 
 /// Directories that are made up: their numbers are those of no inode.

@@ -10,6 +10,9 @@ pub(crate) mod tag;
 /// No page, no block, no inode.
 pub(crate) const NONE: u32 = u32::MAX;
 
+/// Bytes of data of the smallest page.
+pub(crate) const LEAST_PAGE: u32 = 2048;
+
 /// Reads and writes numbers at places of a page.
 pub(crate) trait Numbers {
     fn u16_at(&self, at: usize) -> u16;

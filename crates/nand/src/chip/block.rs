@@ -54,7 +54,7 @@ impl Block {
     }
 }
 
-/// Whether a page is erased, but for a few bits.
+/// Whether a page counts as erased: only a few of its bits are zero.
 fn is_as_erased(bytes: &[u8], page_bytes: usize) -> bool {
     let (data, spare) = bytes.split_at(page_bytes);
     let zeros = |bytes: &[u8]| bytes.iter().map(|byte| byte.count_zeros()).sum::<u32>();

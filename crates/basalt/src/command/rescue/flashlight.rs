@@ -25,19 +25,12 @@ struct Found {
 
 /// The report for programs.
 #[derive(Debug, Serialize)]
-struct Document {
+struct Document<'a> {
     uuid: Option<String>,
     label: Option<String>,
     truncated_bytes: u64,
-    pages: u32,
-    unreadable_pages: u32,
-    metadata_pages: u32,
-    inodes: u64,
-    without_place: u64,
-    deleted: u64,
-    outdated: u64,
-    lost: u64,
-    damaged_directories: u64,
+    #[serde(flatten)]
+    found: &'a RescueReport,
 }
 
 /// Searches a FlashLight volume on a chip of that shape.
@@ -80,32 +73,9 @@ impl Search for Found {
     }
 
     fn json(&self) -> serde_json::Value {
-        let RescueReport {
-            identity,
-            pages,
-            unreadable_pages,
-            metadata_pages,
-            inodes,
-            without_place,
-            deleted,
-            outdated,
-            lost,
-            damaged_directories,
-        } = self.rescued.report().clone();
-        let document = Document {
-            uuid: identity.as_ref().map(uuid_text),
-            label: identity.as_ref().map(label_text),
-            truncated_bytes: self.truncated_bytes,
-            pages,
-            unreadable_pages,
-            metadata_pages,
-            inodes,
-            without_place,
-            deleted,
-            outdated,
-            lost,
-            damaged_directories,
-        };
+        let found = self.rescued.report();
+        let (uuid, label) = (found.identity.as_ref().map(uuid_text), found.identity.as_ref().map(label_text));
+        let document = Document { uuid, label, truncated_bytes: self.truncated_bytes, found };
         serde_json::to_value(document).unwrap_or_default()
     }
 
@@ -118,8 +88,8 @@ impl Search for Found {
             None => "no root can be read: the volume is told by its checksums".to_owned(),
         };
         let mut lines = vec![format!(
-            "{path}: {volume}; {} pages in use, {} of them metadata, {} cannot be read",
-            found.pages, found.metadata_pages, found.unreadable_pages
+            "{path}: {volume}; {} pages of metadata, {} pages cannot be read",
+            found.metadata_pages, found.unreadable_pages
         )];
         if self.truncated_bytes > 0 {
             lines.push(format!("{path}: truncated: {} of the chip are missing", human(self.truncated_bytes)));
