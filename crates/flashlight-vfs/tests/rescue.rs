@@ -219,7 +219,6 @@ fn what_a_file_contains_is_no_inode() {
         volume.sync_file(ghost).unwrap();
     }
     volume.close().unwrap();
-    drop(volume);
     let mut inodes = Vec::new();
     let mut page = vec![0; 2048];
     for number in 0..geometry().pages() {
@@ -236,7 +235,6 @@ fn what_a_file_contains_is_no_inode() {
     let upload = volume.create(volume.root(), b"upload", &support::new_file(0o600)).unwrap();
     volume.write(upload, 0, &inodes, support::NOW).unwrap();
     volume.close().unwrap();
-    drop(volume);
     let lost = checkpoints(&mut device);
     let found = tree(&Rescued::search(Lossy { device, lost }, true, &mut |_, _| {}).unwrap());
     assert_eq!(found, BTreeMap::from([("/upload".to_owned(), Some(Node::File(inodes)))]));
